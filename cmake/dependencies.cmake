@@ -1,0 +1,12 @@
+# Why each library: docs/architecture.md, "Dependencies".
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(OpenMP COMPONENTS C)
+find_package(ZLIB REQUIRED)
+find_package(PNG REQUIRED)
+pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(CJSON REQUIRED IMPORTED_TARGET libcjson)
+pkg_check_modules(LIBZIP REQUIRED IMPORTED_TARGET libzip)
+pkg_check_modules(URING IMPORTED_TARGET liburing)
+find_library(DNNL_LIBRARY dnnl REQUIRED)

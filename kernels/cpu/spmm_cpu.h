@@ -1,0 +1,35 @@
+/* spmm_cpu.h - products with one tile on the CPU. Letters and layout: kernels/tile_view.h.
+ *
+ * Functions here have no threads of their own: the caller splits the work (chunks in the forward
+ * product, column ranges in the adjoint) so that no two threads write the same memory; therefore no
+ * atomics, no private copies, and the same bits whatever the number of threads.
+ * The instruction set is chosen once per process: AVX-512, AVX2+FMA+F16C or portable C, whichever
+ * is the best that the processor has; OOC_CPU_ISA=avx512|avx2|scalar forces one (refused if it is
+ * missing). */
+#ifndef OOC_KERNELS_SPMM_CPU_H
+#define OOC_KERNELS_SPMM_CPU_H
+
+#include "kernels/tile_view.h"
+
+typedef enum { OOC_ISA_SCALAR = 0, OOC_ISA_AVX2 = 1, OOC_ISA_AVX512 = 2 } ooc_isa;
+
+/* What ooc_spmm_*_cpu will use. A wrong OOC_CPU_ISA gives -1 and *why a static text. */
+int ooc_cpu_isa(const char **why);
+/* Force one (tests). Returns -1 and changes nothing if the processor lacks it. */
+int ooc_cpu_isa_set(ooc_isa isa);
+const char *ooc_isa_name(ooc_isa isa);
+
+/* Y[r, 0..B) += sum over entries (r, c, a) of a * X[c, 0..B), for the rows of chunks c0 .. c1-1.
+ * X: element [first column of panel 0 of the matrix], i.e. row c of X is X + c * ldx for the matrix
+ * column c = panel_id * panel_columns + col. Y: row 0 is the tile's first row. dense: OOC_F32 or
+ * OOC_F64; with F32 sums are f32, with F64 f64. Adds into Y: the caller zeroes it first. B >= 1. */
+void ooc_spmm_forward_cpu(const ooc_tile_view *t, uint32_t c0, uint32_t c1, const void *X,
+                          uint64_t ldx, void *Y, uint64_t ldy, uint32_t B, ooc_dtype dense);
+
+/* G[c, 0..B) += sum over entries (r, c, a) of a * R[r, 0..B), for the columns of panels p0 .. p1-1
+ * (indices into panel_id) whose index inside the panel is in col0 .. col1-1 (0, panel_columns:
+ * all). Entries of one column are added in ascending row order, whatever the split. */
+void ooc_spmm_adjoint_cpu(const ooc_tile_view *t, uint32_t p0, uint32_t p1, uint32_t col0,
+                          uint32_t col1, const void *R, uint64_t ldr, void *G, uint64_t ldg,
+                          uint32_t B, ooc_dtype dense);
+#endif
