@@ -29,11 +29,14 @@ ooc_status ooc_sys_pwrite(int fd, const char *name, const void *buf, size_t byte
  * kill -9 leaves nothing; else NAME.tmp.PID, removed by discard. */
 typedef struct {
     int fd;                /* -1: none */
+    bool force;            /* replace an existing file */
     char *path, *tmp_path; /* tmp_path NULL while unnamed */
 } ooc_new_file;
-/* !force and `path` exists: OOC_E_ARG. */
+/* `path` exists and !force, or is no regular file: OOC_E_ARG. On failure nothing is held. */
 ooc_status ooc_new_file_open(ooc_new_file *f, const char *path, bool force, ooc_err *err);
-/* fsync, put it in place (atomically replacing an old one), fsync the folder. */
+/* fsync, put it in place (atomically replacing an old one), fsync the folder. After failure `path`
+ * is as it was before; only if the last step fails with force, it holds the new, complete file. */
 ooc_status ooc_new_file_commit(ooc_new_file *f, ooc_err *err);
-void ooc_new_file_discard(ooc_new_file *f); /* also after commit; then it only frees */
+/* Without a commit before, nothing stays. Needed after commit too; also takes {.fd = -1}. */
+void ooc_new_file_discard(ooc_new_file *f);
 #endif
