@@ -1,0 +1,78 @@
+"""What the end-to-end tests share: the commands under test, run as a user runs them.
+
+STREAM_TRAIN_BUILD names the build folder (default: build/ in the tree). Every test runs in a
+temporary folder of its own.
+"""
+
+import os
+import pathlib
+import signal
+import subprocess
+
+import pytest
+
+TREE = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("STREAM_TRAIN_BUILD", TREE / "build")).resolve()
+
+
+def command(name, *args):
+    """The argument list that runs command `name` of the build."""
+    return [str(BUILD / "bin" / name), *map(str, args)]
+
+
+@pytest.fixture
+def run(tmp_path):
+    """run("tile-info", "a.tiles", code=0, env={...}, timeout=60): checks the exit code, and that an
+    error is one line that begins with the command's name. Returns the CompletedProcess (text)."""
+
+    def call(name, *args, code=0, env=None, timeout=120, **more):
+        done = subprocess.run(
+            command(name, *args),
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            timeout=timeout,
+            env={**os.environ, **(env or {})},
+            **more,
+        )
+        shown = f"{name} {' '.join(map(str, args))}\nenv {env}\n{done.stdout}\n{done.stderr}"
+        assert done.returncode == code, f"exit code {done.returncode}, expected {code}: {shown}"
+        if code in (1, 2):
+            lines = done.stderr.splitlines()
+            assert len(lines) == 1 and lines[0].startswith(f"{name}: "), shown
+        return done
+
+    return call
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start a command and go on; it is killed when the test ends."""
+    running = []
+
+    def call(name, *args, env=None):
+        process = subprocess.Popen(
+            command(name, *args),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+            env={**os.environ, **(env or {})},
+        )
+        running.append(process)
+        return process
+
+    yield call
+    for process in running:
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+        process.communicate()
+
+
+@pytest.fixture(autouse=True)
+def in_tmp_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def pytest_sessionfinish(session, exitstatus):
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+        session.exitstatus = pytest.ExitCode.USAGE_ERROR
