@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static void put_text(ooc_err *err, const char *fmt, va_list ap)
+__attribute__((format(printf, 2, 0))) static void put_text(ooc_err *err, const char *fmt,
+                                                           va_list ap)
 {
     vsnprintf(err->text, sizeof err->text, fmt, ap);
     /* One line: names from the outside may hold line ends. */

@@ -1,7 +1,9 @@
 # Why each library: docs/architecture.md, "Dependencies".
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
-find_package(OpenMP COMPONENTS C)
+if(NOT OOC_PTHREAD_POOL)
+  find_package(OpenMP REQUIRED COMPONENTS C)
+endif()
 find_package(ZLIB REQUIRED)
 find_package(PNG REQUIRED)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)

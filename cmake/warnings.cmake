@@ -14,8 +14,14 @@ if(OOC_SANITIZE)
     -fno-sanitize-recover=all)
   target_link_options(ooc_flags INTERFACE -fsanitize=${OOC_SANITIZE})
 endif()
-# The thread sanitizer does not know libgomp's synchronisation.
-if(OOC_SANITIZE STREQUAL "thread")
+# The pool is libgomp's where gcc compiles, since oneDNN brings it anyway. Clang would bring a second
+# OpenMP runtime, and the thread sanitizer does not know libgomp: both get the pthread body.
+if(OOC_SANITIZE STREQUAL "thread" OR NOT CMAKE_C_COMPILER_ID STREQUAL "GNU")
+  set(OOC_PTHREAD_POOL ON)
+else()
+  set(OOC_PTHREAD_POOL OFF)
+endif()
+if(OOC_PTHREAD_POOL)
   target_compile_definitions(ooc_flags INTERFACE OOC_PARALLEL_PTHREADS=1)
 else()
   target_compile_definitions(ooc_flags INTERFACE OOC_PARALLEL_PTHREADS=0)
