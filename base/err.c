@@ -1,3 +1,4 @@
+#define OOC_ERR_C
 #include "base/err.h"
 
 #include <errno.h>

@@ -52,6 +52,15 @@ ooc_status ooc_fail_at(ooc_err *err, ooc_status code, uint64_t offset, int64_t t
 ooc_status ooc_fail_wrap(ooc_err *err, ooc_status st, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+#if defined(__clang_analyzer__) && !defined(OOC_ERR_C)
+/* The static analyzer does not look into err.c: tell it that what fails does not return OOC_OK. */
+#define ooc_fail(err, code, ...)       (ooc_fail(err, code, __VA_ARGS__), (code))
+#define ooc_fail_errno(err, code, ...) (ooc_fail_errno(err, code, __VA_ARGS__), (code))
+#define ooc_fail_at(err, code, offset, tile, ...)                                                  \
+    (ooc_fail_at(err, code, offset, tile, __VA_ARGS__), (code))
+#define ooc_fail_wrap(err, st, ...) (ooc_fail_wrap(err, st, __VA_ARGS__), (st))
+#endif
+
 /* The exit code of a command that ends with `st`: 0 done, 1 failed while running, 2 wrong or
  * impossible request, 130 interrupted. */
 int ooc_exit_code(ooc_status st);

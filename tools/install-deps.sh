@@ -112,7 +112,8 @@ if command -v dpkg-query >/dev/null 2>&1; then
         install_packages "$missing" || code=1
     fi
 else
-    say "this is no Debian; needed here are the counterparts of: $(echo $packages)"
+    # shellcheck disable=SC2086 # a list of words
+    say "this is no Debian; needed here are the counterparts of:" $packages
 fi
 
 python=$(find_python)

@@ -73,6 +73,42 @@ def in_tmp_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.fixture
+def record():
+    """record(issue, row, "what was done", "figure"): one line of the report that tests/run.sh --full
+    leaves, and of the test's own output."""
+
+    def call(issue, row, what, figure):
+        line = f"| {issue} | {row} | {what} | {figure} |"
+        print(line)
+        path = os.environ.get("STREAM_TRAIN_REPORT")
+        if path:
+            new = not os.path.exists(path)
+            with open(path, "a", encoding="utf-8") as report:
+                if new:
+                    report.write("| issue | row | check | figure |\n|---|---|---|---|\n")
+                report.write(line + "\n")
+
+    return call
+
+
+def pytest_addoption(parser):
+    parser.addoption("--full", action="store_true", help="also run the tests marked full")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "full: minutes long or GBs large; only with --full")
+    config.addinivalue_line("markers", "heavy: too slow, or meaningless, under a sanitizer")
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--full"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("full")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
 def pytest_sessionfinish(session, exitstatus):
     if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
