@@ -40,7 +40,8 @@ typedef struct {
     uint64_t context_bytes; /* the driver's own share of device memory, 0 where there is none */
 } ooc_device_props;
 
-/* Directions of a copy. PEER: both addresses are device addresses, `src_device` owns `src`. */
+/* Directions of a copy. PEER: between the memories of two devices, through the host where there is
+ * no peer access. */
 typedef enum { OOC_COPY_H2D, OOC_COPY_D2H, OOC_COPY_D2D, OOC_COPY_PEER } ooc_copy_kind;
 
 /* `rows` rows of `row_bytes` bytes each; rows lie `*_pitch` bytes apart. A flat copy is one row. */
@@ -50,7 +51,7 @@ typedef struct {
     const void *src;
     uint64_t dst_pitch, src_pitch;
     uint64_t row_bytes, rows;
-    ooc_device *src_device; /* PEER only */
+    int dst_ordinal, src_ordinal; /* PEER only */
 } ooc_copy;
 
 /* What a tile job does, in this order. */
@@ -86,14 +87,14 @@ typedef struct {
     void *G;
     uint64_t ldg;
     void *work; /* ops->work_bytes() bytes of the device, used by one job at a time */
-    /* host_visible devices only; NULL: the block is ready. Called once for each chunk 0..n_chunks-1
-     * by pool threads before anything reads that chunk: decodes and checks it. Once it has returned
-     * false for any chunk the job stops early and fails with what prepare_error then gives. */
-    bool (*prepare)(void *ctx, uint32_t chunk, uint32_t thread);
+    /* host_visible devices only; NULL: the block is ready. Called once for each task
+     * 0..n_prepare-1 by pool threads before anything reads the block: decodes and checks it. Once
+     * it has returned false the job stops early and fails with what prepare_error then gives. */
+    bool (*prepare)(void *ctx, uint32_t task, uint32_t thread);
     ooc_status (*prepare_error)(void *ctx, ooc_err *err);
     void *prepare_ctx;
-    /* Filled by host_visible devices: wall time of the parts (prepare is inside forward's part and
-     * is split off by summed thread time). May be NULL. */
+    uint32_t n_prepare;
+    /* Added to by host_visible devices: wall time of the parts. May be NULL. */
     struct ooc_job_times *times;
 } ooc_tile_job;
 
@@ -134,13 +135,12 @@ typedef struct ooc_device_ops {
     ooc_status (*event_sync)(ooc_device *d, ooc_event *e, ooc_err *err); /* the host waits */
     ooc_status (*event_query)(ooc_device *d, ooc_event *e, bool *reached, ooc_err *err);
 
-    /* A caller's own stream (ooc_array.stream; NULL: the default stream) on device `ordinal`:
-     * `s` waits for what the caller has queued so far / the caller's later work waits for `s`.
-     * No-ops on the CPU. Nothing is created: the backend keeps an event for it. */
-    ooc_status (*caller_before)(ooc_device *d, ooc_stream *s, int ordinal, void *caller,
-                                ooc_err *err);
-    ooc_status (*caller_after)(ooc_device *d, ooc_stream *s, int ordinal, void *caller,
-                               ooc_err *err);
+    /* Work given to `s` from now on waits for what a caller's own stream on device `ordinal`
+     * (ooc_array.stream; NULL: the default stream) has queued so far. The other way round is not
+     * needed: a call of the engine returns when its results are there. Nothing is created here: the
+     * backend keeps an event for it. NULL where there are no such streams (CPU). */
+    ooc_status (*wait_caller)(ooc_device *d, ooc_stream *s, int ordinal, void *caller,
+                              ooc_err *err);
 
     ooc_status (*copy)(ooc_device *d, ooc_stream *s, const ooc_copy *c, ooc_err *err);
     /* Zero bytes in `rows` rows of `row_bytes`, `pitch` bytes apart. */
@@ -151,7 +151,7 @@ typedef struct ooc_device_ops {
     uint64_t (*work_bytes)(const ooc_device *d, const ooc_work_shape *shape);
     ooc_status (*tile_run)(ooc_device *d, ooc_stream *s, const ooc_tile_job *job, ooc_err *err);
     /* *sum += the weights of `rows` rows of `n_cols` columns, in a fixed order; `sum` is a device
-     * address, W an address that jobs could use. `work` as for tile_run. */
+     * address, W device memory. `work` as for tile_run. NULL where all W are host memory (CPU). */
     ooc_status (*weight_sum)(ooc_device *d, ooc_stream *s, const void *W, uint64_t ldw,
                              uint64_t rows, uint32_t n_cols, ooc_dtype dense, double *sum,
                              void *work, ooc_err *err);
@@ -181,7 +181,7 @@ static inline ooc_status ooc_device_copy_flat(ooc_device *d, ooc_stream *s, ooc_
                                               void *dst, const void *src, uint64_t bytes,
                                               ooc_err *err)
 {
-    ooc_copy c = {kind, dst, src, bytes, bytes, bytes, 1, NULL};
+    ooc_copy c = {kind, dst, src, bytes, bytes, bytes, 1, 0, 0};
 
     return d->ops->copy(d, s, &c, err);
 }
