@@ -1,0 +1,6 @@
+#include "src/streamtrain.h"
+
+const char *ooc_version(void)
+{
+    return OOC_VERSION;
+}
