@@ -1,5 +1,7 @@
 """ct-phantom against an independent rendering in NumPy."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -98,4 +100,38 @@ def test_seed_and_count(run):
 def test_bad_request(run, spec, tmp_path):
     done = run("ct-phantom", spec, "out.npy", code=2)
     assert spec in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_compare(run):
+    run("ct-phantom", "ellipses:3:40", "e.npy", "--seed", 4)
+    images = np.load("e.npy")
+    noisy = images + np.random.default_rng(0).normal(0, 0.1, images.shape).astype(np.float32)
+    np.save("noisy.npy", noisy.reshape(3, 1600))
+    done = run("ct-phantom", "ellipses:3:40", "--seed", 4, "--compare", "noisy.npy", "--json")
+    mse = ((noisy - images.astype(np.float64)) ** 2).mean()
+    got = json.loads(done.stdout)
+    assert got["psnr"] == pytest.approx(10 * np.log10(images.max() ** 2 / mse), abs=1e-4)
+    assert got["mse"] == pytest.approx(mse, rel=1e-6)
+    same = run("ct-phantom", "ellipses:3:40", "--seed", 4, "--compare", "e.npy", "--json")
+    assert json.loads(same.stdout) == {"psnr": None, "mse": 0, "peak": pytest.approx(images.max())}
+
+
+@pytest.mark.parametrize(
+    "array", [np.zeros((2, 8, 8)), np.zeros((3, 8, 8), np.float32), np.zeros((2, 8, 8), ">f4")]
+)
+def test_compare_refuses_other_arrays(run, array):
+    np.save("a.npy", array)
+    assert "a.npy" in run("ct-phantom", "ellipses:2:8", "--compare", "a.npy", code=2).stderr
+
+
+def test_compare_or_write(run):
+    run("ct-phantom", "ellipses:2:8", code=2)
+    run("ct-phantom", "ellipses:2:8", "a.npy", "--compare", "a.npy", code=2)
+    run("ct-phantom", "ellipses:2:8", "--compare", "none.npy", code=1)
+
+
+@pytest.mark.parametrize("fault", ["write:2+", "sync:1", "rename:1", "open:1+", "alloc:1"])
+def test_a_failure_leaves_nothing(run, fault, tmp_path):
+    run("ct-phantom", "ellipses:3:64", "out.npy", env={"OOC_FAULT": fault}, code=1)
     assert not list(tmp_path.iterdir())
