@@ -10,8 +10,7 @@ target_include_directories(ooc_flags INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_definitions(ooc_flags INTERFACE _GNU_SOURCE OOC_VERSION="${PROJECT_VERSION}"
   OOC_ENABLE_FAULTS=$<BOOL:${OOC_FAULTS}>)
 if(OOC_SANITIZE)
-  target_compile_options(ooc_flags INTERFACE -fsanitize=${OOC_SANITIZE} -fno-omit-frame-pointer
-    -fno-sanitize-recover=all)
+  target_compile_options(ooc_flags INTERFACE "$<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${OOC_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all>")
   target_link_options(ooc_flags INTERFACE -fsanitize=${OOC_SANITIZE})
 endif()
 # The pool is libgomp's where gcc compiles, since oneDNN brings it anyway. Clang would bring a second

@@ -1,0 +1,18 @@
+# CUDA: OOC_HAVE_CUDA is on where nvcc is found (and OOC_CUDA is). OOC_HAVE_CXX: a C++ compiler for
+# tests/cudasim, which runs the .cu files without a card.
+include(CheckLanguage)
+check_language(CXX)
+if(CMAKE_CXX_COMPILER)
+  enable_language(CXX)
+  set(CMAKE_CXX_STANDARD 17)
+  set(CMAKE_CXX_EXTENSIONS OFF)
+  set(OOC_HAVE_CXX ON)
+  set(OOC_CXX_WARNINGS -Wall -Wextra -Wshadow -Wundef -Wvla -Wformat=2 -Wno-unknown-pragmas)
+  if(OOC_WERROR)
+    list(APPEND OOC_CXX_WARNINGS -Werror)
+  endif()
+  target_compile_options(ooc_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${OOC_CXX_WARNINGS}>")
+else()
+  set(OOC_HAVE_CXX OFF)
+  message(STATUS "no C++ compiler: the CUDA code is neither built nor simulated")
+endif()
