@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "kernels/loss_hd.h"   /* ooc_loss_kind */
 #include "kernels/tile_view.h" /* ooc_dtype */
 
 #ifdef __cplusplus
@@ -40,7 +41,6 @@ typedef struct {
 
 typedef enum { OOC_IO_AUTO = 0, OOC_IO_URING, OOC_IO_PREAD } ooc_io;
 typedef enum { OOC_PASS_AUTO = 0, OOC_PASS_FUSED, OOC_PASS_TWO } ooc_pass;
-typedef enum { OOC_LOSS_MSE = 0, OOC_LOSS_L1, OOC_LOSS_HUBER, OOC_LOSS_POISSON } ooc_loss_kind;
 
 /* Zero means the default everywhere. */
 typedef struct {
