@@ -97,8 +97,9 @@ static uint32_t split_by_share(const ooc_tile_view *t, uint64_t n_cols, uint64_t
         if (pieces >= 2) { /* here p == p0 */
             if (pieces > want - n)
                 return 0;
-            n += cut_panel(t, p, (uint32_t)(n_cols - first_col < width ? n_cols - first_col : width),
-                           (uint32_t)pieces, parts + n);
+            n +=
+                cut_panel(t, p, (uint32_t)(n_cols - first_col < width ? n_cols - first_col : width),
+                          (uint32_t)pieces, parts + n);
             p0 = p + 1;
             acc = 0;
         }

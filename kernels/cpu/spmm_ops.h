@@ -1,4 +1,5 @@
-/* spmm_ops.h - inside the CPU kernels: what one instruction set implements, and how work reaches it.
+/* spmm_ops.h - inside the CPU kernels: what one instruction set implements, and how work reaches
+ * it.
  *
  * The drivers (spmm_forward.c, spmm_adjoint.c) cut a tile into batches of pieces; the instruction
  * sets (spmm_scalar.c, spmm_avx2.c, spmm_avx512.c) only know how to run one batch. */
@@ -39,14 +40,14 @@ typedef struct {
 
 typedef void (*ooc_batch_fn)(const ooc_batch_view *a, const ooc_dense_view *d);
 
-/* G[cols[i], 0..B) += acc[cols[i] - col0, 0..B) and acc = -0 there. cols NULL: col0 .. col0 + n - 1.
- * G: row of panel column 0. */
+/* G[cols[i], 0..B) += acc[cols[i] - col0, 0..B), and acc = -0 there, for n columns. cols NULL: of
+ * rows 0 .. n-1 of both, and acc is left as it is. */
 typedef void (*ooc_fold_fn)(void *G, uint64_t ldg, void *acc, uint64_t lda, const uint16_t *cols,
                             uint32_t n, uint32_t col0, uint32_t B);
 
 /* The functions of one dense type. Accumulators of the adjoint are of the dense type in rows of
- * `acc_pad` elements or a multiple of it; up to B = wide_max_b they are double (f32 only): for so few
- * columns double costs no more instructions, and no sum can drift. */
+ * `acc_pad` elements or a multiple of it; up to B = wide_max_b they are double (f32 only): for so
+ * few columns double costs no more instructions, and no sum can drift. */
 typedef struct {
     ooc_batch_fn forward, adjoint, adjoint_wide;
     ooc_fold_fn fold, fold_wide;
