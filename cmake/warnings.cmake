@@ -13,6 +13,9 @@ if(OOC_SANITIZE)
   target_compile_options(ooc_flags INTERFACE "$<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${OOC_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all>")
   target_link_options(ooc_flags INTERFACE -fsanitize=${OOC_SANITIZE})
 endif()
+if(OOC_FUZZ)
+  target_compile_options(ooc_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
 # The pool is libgomp's where gcc compiles, since oneDNN brings it anyway. Clang would bring a second
 # OpenMP runtime, and the thread sanitizer does not know libgomp: both get the pthread body.
 if(OOC_SANITIZE STREQUAL "thread" OR NOT CMAKE_C_COMPILER_ID STREQUAL "GNU")
