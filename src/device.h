@@ -68,6 +68,7 @@ enum {
 typedef struct {
     uint32_t todo;
     ooc_tile_view view;
+    uint64_t n_cols; /* of the matrix: rows of X and G */
     uint32_t B;
     ooc_dtype dense; /* of X, Y, R, T, W, G: OOC_F32 or OOC_F64 */
     const void *X;
@@ -105,6 +106,7 @@ typedef struct ooc_job_times {
 /* What bounds a job's workspace. */
 typedef struct {
     uint32_t max_tile_rows, max_tile_chunks, panel_columns;
+    uint64_t max_kernel_bytes; /* of the largest tile */
     uint64_t n_cols;
     uint32_t max_batch;
     ooc_dtype dense;
