@@ -1,0 +1,89 @@
+#include "src/model/model_build.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+static ooc_status check_shape(const char *option, const char *what, const uint64_t shape[2],
+                              uint64_t n, ooc_err *err)
+{
+    const uint64_t side = (uint64_t)sqrt((double)n);
+    char example[64];
+
+    if (shape[0] && shape[1] && shape[0] <= n / shape[1] && shape[0] * shape[1] == n)
+        return OOC_OK;
+    snprintf(example, sizeof example, "%" PRIu64 "x%" PRIu64, side * side == n ? side : 1,
+             side * side == n ? side : n);
+    if (!shape[0])
+        return ooc_fail(err, OOC_E_ARG,
+                        "%s is needed: %s has %" PRIu64 " entries, so give HEIGHTxWIDTH whose "
+                        "product is %" PRIu64 ", such as %s",
+                        option, what, n, n, example);
+    return ooc_fail(err, OOC_E_ARG,
+                    "%s %" PRIu64 "x%" PRIu64 " does not fit: %s has %" PRIu64
+                    " entries, so HEIGHT times WIDTH must be %" PRIu64 ", such as %s",
+                    option, shape[0], shape[1], what, n, n, example);
+}
+
+ooc_status ooc_unet_check(const ooc_model_opts *o, ooc_err *err)
+{
+    const uint64_t least = (uint64_t)1 << (o->n_widths ? o->n_widths - 1 : 0);
+    ooc_status st;
+
+    if (o->n_widths < 1 || o->n_widths > OOC_MODEL_MAX_LEVELS)
+        return ooc_fail(err, OOC_E_ARG, "--channels takes 1 to %d numbers, one a level",
+                        OOC_MODEL_MAX_LEVELS);
+    for (uint32_t i = 0; i < o->n_widths; i++)
+        if (o->widths[i] < 1 || o->widths[i] > 4096)
+            return ooc_fail(err, OOC_E_ARG, "--channels: %" PRIu64 " is not within 1 to 4096",
+                            o->widths[i]);
+    st = check_shape("--input-shape", "a sample (a row of A each)", o->in_shape, o->n_in, err);
+    if (!st)
+        st = check_shape("--output-shape", "X (a column of A each)", o->out_shape, o->n_out, err);
+    if (!st && (o->in_shape[0] < least || o->in_shape[1] < least))
+        st = ooc_fail(err, OOC_E_ARG,
+                      "--channels: %u levels halve the input %u times, which needs at least "
+                      "%" PRIu64 "x%" PRIu64 "; it is %" PRIu64 "x%" PRIu64
+                      ": give fewer --channels",
+                      o->n_widths, o->n_widths - 1, least, least, o->in_shape[0], o->in_shape[1]);
+    return st;
+}
+
+/* Two 3x3 convolutions with ReLU, named SIDE.LEVEL.conv1 and conv2. */
+static uint32_t add_pair(ooc_net *net, ooc_params *params, const char *side, uint32_t level,
+                         uint32_t in, uint32_t channels, uint32_t group)
+{
+    uint32_t t = in;
+
+    for (uint32_t i = 1; i <= 2; i++) {
+        char name[32];
+        uint32_t weight;
+
+        snprintf(name, sizeof name, "%s.%u.conv%u", side, level, i);
+        weight = ooc_params_add_layer(params, name, net->tensor[t].image.c, channels, 3);
+        t = ooc_net_layer(net, t, channels, 3, false, true, weight, group);
+    }
+    return t;
+}
+
+void ooc_unet_build(const ooc_model_opts *o, ooc_net *net, ooc_params *params)
+{
+    const ooc_image input = {(uint32_t)o->in_shape[0], (uint32_t)o->in_shape[1], 1};
+    uint32_t skip[OOC_MODEL_MAX_LEVELS];
+    uint32_t t = 0, group = 0, weight;
+
+    ooc_net_begin(net, o->batch, input);
+    for (uint32_t l = 0; l < o->n_widths; l++, group++) {
+        if (l > 0)
+            t = ooc_net_pool(net, t, group);
+        t = skip[l] = add_pair(net, params, "down", l, t, (uint32_t)o->widths[l], group);
+    }
+    for (uint32_t l = o->n_widths - 1; l-- > 0; group++) {
+        t = ooc_net_upcat(net, t, skip[l], group);
+        t = add_pair(net, params, "up", l, t, (uint32_t)o->widths[l], group);
+    }
+    weight = ooc_params_add_layer(params, "last", o->widths[0], 1, 1);
+    t = ooc_net_layer(net, t, 1, 1, false, false, weight, group);
+    if (o->in_shape[0] != o->out_shape[0] || o->in_shape[1] != o->out_shape[1])
+        ooc_net_resize(net, t, (uint32_t)o->out_shape[0], (uint32_t)o->out_shape[1], group);
+}
