@@ -1,0 +1,50 @@
+#include "io/tile_emit.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+static void join2(uint16_t *out, const uint8_t *lo, const uint8_t *hi, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = (uint16_t)(lo[i] | hi[i] << 8);
+}
+
+static void join2_prefix(uint16_t *out, const uint8_t *lo, const uint8_t *hi, uint32_t n)
+{
+    uint16_t sum = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = sum = (uint16_t)(sum + (lo[i] | hi[i] << 8));
+}
+
+static inline bool copy_columns(uint16_t *out, const uint16_t *in, uint32_t n)
+{
+    unsigned bad = 0;
+
+    for (uint32_t i = 1; i < n; i++)
+        bad |= in[i] <= in[i - 1];
+    memcpy(out, in, 2 * (uint64_t)n);
+    return !bad;
+}
+
+static inline void copy_values(uint8_t *out, const uint8_t *const *plane, uint32_t at, uint32_t n,
+                               uint32_t width)
+{
+    if (width == 0)
+        return;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t v = 0;
+
+        for (uint32_t b = 0; b < width; b++)
+            v |= (uint64_t)plane[b][at + i] << (8 * b);
+        memcpy(out + (uint64_t)i * width, &v, width);
+    }
+}
+
+#include "io/tile_emit_rows.inc"
+OOC_EMIT_FUNCTIONS(scalar);
+
+const ooc_emit_ops *ooc_emit_ops_get(void)
+{
+    return &ooc_emit_scalar;
+}
