@@ -182,10 +182,10 @@ static uint32_t power_of_two_from(uint32_t n)
 /* Columns col0 .. col1-1 of the panel, in blocks whose accumulators fit scratch. */
 static void adjoint_panel(const adjoint_call *a, uint32_t col0, uint32_t col1, uint32_t B)
 {
-    const uint32_t entries = panel_entries(a->t, a->p);
+    const uint32_t entries = panel_entries(a->t, a->p), strip = OOC_STRIP_BYTES / a->elem;
 
-    for (uint32_t b0 = 0; b0 < B; b0 += OOC_STRIP) {
-        const uint32_t n_b = min_u32(OOC_STRIP, B - b0);
+    for (uint32_t b0 = 0; b0 < B; b0 += strip) {
+        const uint32_t n_b = min_u32(strip, B - b0);
         const bool wide = n_b <= a->ops->wide_max_b;
         const uint32_t lda = power_of_two_from(n_b);
         const uint32_t room = OOC_SCRATCH_ACC_BYTES / (lda * (wide ? 8 : a->elem));

@@ -66,20 +66,32 @@ static void filter_pairs(ooc_batch *b, uint32_t count)
     b->view.n = n;
 }
 
+/* How many of the next pairs make a batch: whole rows, so that sums of a row do not depend on where
+ * the walk began; a row longer than a batch is cut at multiples of the batch from its start. */
+static uint32_t pairs_to_take(const ooc_batch *b, uint32_t row_stop)
+{
+    const uint16_t *row = b->t->seg_row + b->seg;
+    const uint32_t rest = b->seg_end - b->seg;
+    uint32_t n = rest < OOC_BATCH_ENTRIES ? rest : OOC_BATCH_ENTRIES;
+
+    while (n && row[n - 1] >= row_stop)
+        n--;
+    if (n < OOC_BATCH_ENTRIES || n == rest || row[n - 1] != row[n])
+        return n;
+    while (n && row[n - 1] == row[OOC_BATCH_ENTRIES])
+        n--;
+    return n ? n : OOC_BATCH_ENTRIES;
+}
+
 static bool next_pairs(ooc_batch *b, uint32_t row_stop)
 {
-    const uint16_t *row = b->t->seg_row;
-    uint32_t n = b->seg_end - b->seg;
+    const uint32_t n = pairs_to_take(b, row_stop);
 
-    if (n > OOC_BATCH_ENTRIES)
-        n = OOC_BATCH_ENTRIES;
-    while (n && row[b->seg + n - 1] >= row_stop)
-        n--;
     if (!n)
         return false;
     b->view.piece = NULL;
     b->view.n = n;
-    b->view.row = row + b->seg;
+    b->view.row = b->t->seg_row + b->seg;
     set_entries(b, b->ent, n);
     if (!b->all_columns)
         filter_pairs(b, n);

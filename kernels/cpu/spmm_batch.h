@@ -14,7 +14,7 @@
 #include <stdbool.h>
 
 #define OOC_BATCH_PIECES  256u
-#define OOC_BATCH_ENTRIES 1024u /* where values are converted, and of pairs */
+#define OOC_BATCH_ENTRIES OOC_PIECE /* where values are converted, and of pairs */
 
 typedef struct {
     ooc_batch_view view; /* the current batch */

@@ -48,7 +48,8 @@ static void forward_chunk_in_groups(const forward_call *f, uint32_t c, char *Y, 
                                     ooc_scratch *s)
 {
     const uint32_t row0 = f->t->chunk_row[c], rows = f->t->chunk_row[c + 1] - row0;
-    const uint32_t strip = min_u32(OOC_STRIP, OOC_SCRATCH_ACC_BYTES / (rows * f->elem));
+    const uint32_t strip =
+        min_u32(OOC_STRIP_BYTES / f->elem, OOC_SCRATCH_ACC_BYTES / (rows * f->elem));
     const uint32_t n_panels = f->t->n.n_panels;
 
     for (uint32_t b0 = 0; b0 < f->B; b0 += strip) {
@@ -79,13 +80,15 @@ void ooc_spmm_forward_cpu(const ooc_tile_view *t, uint32_t c0, uint32_t c1, cons
                             .ldx = ldx,
                             .B = B};
 
+    const uint32_t strip = OOC_STRIP_BYTES / f.elem;
+
     if (t->n.n_panels > GROUP) {
         for (uint32_t c = c0; c < c1; c++)
             forward_chunk_in_groups(&f, c, Y, ldy, scratch);
         return;
     }
     for (uint32_t p = 0; p < t->n.n_panels; p++)
-        for (uint32_t b0 = 0; b0 < B; b0 += OOC_STRIP)
-            forward_panel(&f, p, c0, c1, b0, min_u32(OOC_STRIP, B - b0),
+        for (uint32_t b0 = 0; b0 < B; b0 += strip)
+            forward_panel(&f, p, c0, c1, b0, min_u32(strip, B - b0),
                           (char *)Y + (uint64_t)b0 * f.elem, ldy, NULL);
 }

@@ -8,8 +8,9 @@
 
 #include "kernels/cpu/spmm_cpu.h"
 
-#define OOC_PIECE 512u /* entries: the longest plain sum (DESIGN section 9, biased data) */
-#define OOC_STRIP 32u  /* columns of X that one kernel call handles at most */
+#define OOC_PIECE       512u /* entries: the longest plain sum (DESIGN section 9, biased data) */
+#define OOC_STRIP_BYTES 128u /* of a row of X: 32 columns of f32, 16 of f64 to a kernel call */
+#define OOC_STRIP_MAX   32u
 
 /* Some entries of one segment: col[off..off+len), val[off..off+len), 1 <= len <= OOC_PIECE. */
 typedef struct {
@@ -35,7 +36,7 @@ typedef struct {
     void *out;
     uint64_t ld_out;
     uint32_t col0;
-    uint32_t B; /* 1..OOC_STRIP */
+    uint32_t B; /* 1..OOC_STRIP_BYTES / size of the dense type */
 } ooc_dense_view;
 
 typedef void (*ooc_batch_fn)(const ooc_batch_view *a, const ooc_dense_view *d);

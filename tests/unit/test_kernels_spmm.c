@@ -368,18 +368,20 @@ static void biased_sums(void **state)
     for (int isa = next_isa(-1); isa >= 0; isa = next_isa(isa))
         for (uint32_t i = 0; i < COUNT(widths); i++) {
             tm_matrix row = tm_matrix_new(1, n, n), column = tm_matrix_new(n, 2, 2 * n);
-            tm_matrix arrow = tm_matrix_new(n, n, 2 * n), comb = tm_matrix_new(1, 5 * n, n);
+            tm_matrix arrow = tm_matrix_new(n, n, 3 * n), comb = tm_matrix_new(1, 5 * n, n);
 
             for (uint32_t k = 0; k < n; k++) {
                 tm_add(&row, 0, k, (double)0.1f);
                 tm_add(&column, k, 0, (double)0.1f);
                 if (k % 3)
                     tm_add(&column, k, 1, (double)0.7f);
-                tm_add(&arrow, k, 0, (double)0.1f);
-                if (k)
-                    tm_add(&arrow, k, k, (double)0.3f);
+                tm_add(&arrow, 0, k, (double)0.1f);
                 if (k % 10 == 0)
                     tm_add(&comb, 0, 5 * k, (double)0.1f);
+            }
+            for (uint32_t k = 1; k < n; k++) {
+                tm_add(&arrow, k, 0, (double)0.1f);
+                tm_add(&arrow, k, k, (double)0.3f);
             }
             check_biased(&row, 1, 65536, TM_SEGMENTS, widths[i], 1);
             check_biased(&column, 60000, 65536, TM_SEGMENTS, widths[i], 1);
