@@ -86,6 +86,10 @@ const char *ooc_isa_name(ooc_isa isa)
 const ooc_spmm_ops *ooc_spmm_ops_get(void)
 {
     switch (ooc_cpu_isa(NULL)) {
+#if OOC_X86_64
+    case OOC_ISA_AVX512:
+        return &ooc_spmm_avx512;
+#endif
     default:
         return &ooc_spmm_scalar;
     }

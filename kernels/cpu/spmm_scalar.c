@@ -7,11 +7,13 @@
 #include "kernels/cpu/spmm_scalar.inc"
 #define ACC float
 #include "kernels/cpu/spmm_scalar_adjoint.inc"
+#include "kernels/cpu/spmm_fold.inc"
 #undef ACC
 #undef FN
 #define FN(name) name##_wide
 #define ACC      double
 #include "kernels/cpu/spmm_scalar_adjoint.inc"
+#include "kernels/cpu/spmm_fold.inc"
 #undef ACC
 #undef FN
 #undef T
@@ -21,6 +23,7 @@
 #include "kernels/cpu/spmm_scalar.inc"
 #define ACC double
 #include "kernels/cpu/spmm_scalar_adjoint.inc"
+#include "kernels/cpu/spmm_fold.inc"
 
 const ooc_spmm_ops ooc_spmm_scalar = {
     .f32 = {.forward = forward_f32,

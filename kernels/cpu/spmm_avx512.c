@@ -1,0 +1,270 @@
+/* The AVX-512 kernels (F, BW, DQ, VL). Compiled with its own flags; called only where the processor
+ * has them. For every B the smallest vector that holds it, or two 512-bit vectors. */
+#include "kernels/cpu/row_set.h"
+#include "kernels/cpu/spmm_avx512.h"
+
+#include <immintrin.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* The operations of vector type X: V is vectors of T; W and S are the intrinsics' prefix and
+ * suffix. */
+#define DEFINE_ARITHMETIC(X, V, T, M, W, S)                                                        \
+    INLINE M mask_##X(uint32_t n)                                                                  \
+    {                                                                                              \
+        return (M)((1u << n) - 1u);                                                                \
+    }                                                                                              \
+    INLINE V zero_##X(void)                                                                        \
+    {                                                                                              \
+        return W##_setzero_##S();                                                                  \
+    }                                                                                              \
+    INLINE V set1_##X(T x)                                                                         \
+    {                                                                                              \
+        return W##_set1_##S(x);                                                                    \
+    }                                                                                              \
+    INLINE V add_##X(V a, V b)                                                                     \
+    {                                                                                              \
+        return W##_add_##S(a, b);                                                                  \
+    }                                                                                              \
+    INLINE V fma_##X(V a, V b, V c)                                                                \
+    {                                                                                              \
+        return W##_fmadd_##S(a, b, c);                                                             \
+    }                                                                                              \
+    INLINE V loada_##X(const T *p)                                                                 \
+    {                                                                                              \
+        return W##_load_##S(p);                                                                    \
+    }                                                                                              \
+    INLINE void storea_##X(T *p, V v)                                                              \
+    {                                                                                              \
+        W##_store_##S(p, v);                                                                       \
+    }
+
+#define DEFINE_MEMORY(X, V, T, M, W, S)                                                            \
+    INLINE V load_##X(const T *p)                                                                  \
+    {                                                                                              \
+        return W##_loadu_##S(p);                                                                   \
+    }                                                                                              \
+    INLINE V loadm_##X(const T *p, M m)                                                            \
+    {                                                                                              \
+        return W##_maskz_loadu_##S(m, p);                                                          \
+    }                                                                                              \
+    INLINE void store_##X(T *p, V v)                                                               \
+    {                                                                                              \
+        W##_storeu_##S(p, v);                                                                      \
+    }                                                                                              \
+    INLINE void storem_##X(T *p, M m, V v)                                                         \
+    {                                                                                              \
+        W##_mask_storeu_##S(p, m, v);                                                              \
+    }
+
+#define DEFINE_VECTOR(X, V, T, M, W, S)                                                            \
+    DEFINE_ARITHMETIC(X, V, T, M, W, S)                                                            \
+    DEFINE_MEMORY(X, V, T, M, W, S)
+
+/* Rows of f32 as vectors of double. H: the prefix for vectors of half the size; all: their mask. */
+#define DEFINE_WIDENING(X, V, W, H, all)                                                           \
+    DEFINE_ARITHMETIC(X, V, double, __mmask8, W, pd)                                               \
+    INLINE V loadm_##X(const float *p, __mmask8 m)                                                 \
+    {                                                                                              \
+        return W##_cvtps_pd(H##_maskz_loadu_ps(m, p));                                             \
+    }                                                                                              \
+    INLINE V load_##X(const float *p)                                                              \
+    {                                                                                              \
+        return loadm_##X(p, all);                                                                  \
+    }                                                                                              \
+    INLINE void storem_##X(float *p, __mmask8 m, V v)                                              \
+    {                                                                                              \
+        H##_mask_storeu_ps(p, m, W##_cvtpd_ps(v));                                                 \
+    }                                                                                              \
+    INLINE void store_##X(float *p, V v)                                                           \
+    {                                                                                              \
+        storem_##X(p, all, v);                                                                     \
+    }
+
+DEFINE_VECTOR(f32x4, __m128, float, __mmask8, _mm, ps)
+DEFINE_VECTOR(f32x8, __m256, float, __mmask8, _mm256, ps)
+DEFINE_VECTOR(f32x16, __m512, float, __mmask16, _mm512, ps)
+DEFINE_VECTOR(f64x2, __m128d, double, __mmask8, _mm, pd)
+DEFINE_VECTOR(f64x4, __m256d, double, __mmask8, _mm256, pd)
+DEFINE_VECTOR(f64x8, __m512d, double, __mmask8, _mm512, pd)
+DEFINE_WIDENING(wide2, __m128d, _mm, _mm, 3)
+DEFINE_WIDENING(wide4, __m256d, _mm256, _mm, 15)
+DEFINE_WIDENING(wide8, __m512d, _mm512, _mm256, 255)
+
+#define JOIN_(a, b) a##_##b
+#define JOIN(a, b)  JOIN_(a, b)
+#define FN(name)    JOIN(name, VEC)
+
+#define VEC          f32x4
+#define V            __m128
+#define VL           4
+#define M            __mmask8
+#define T            float
+#define ACC          float
+#define WITH_FORWARD 1
+#include "kernels/cpu/spmm_simd.inc"
+#define VEC          f32x8
+#define V            __m256
+#define VL           8
+#define M            __mmask8
+#define T            float
+#define ACC          float
+#define WITH_FORWARD 1
+#include "kernels/cpu/spmm_simd.inc"
+#define VEC          f32x16
+#define V            __m512
+#define VL           16
+#define M            __mmask16
+#define T            float
+#define ACC          float
+#define WITH_FORWARD 1
+#include "kernels/cpu/spmm_simd.inc"
+#define VEC          f64x2
+#define V            __m128d
+#define VL           2
+#define M            __mmask8
+#define T            double
+#define ACC          double
+#define WITH_FORWARD 1
+#include "kernels/cpu/spmm_simd.inc"
+#define VEC          f64x4
+#define V            __m256d
+#define VL           4
+#define M            __mmask8
+#define T            double
+#define ACC          double
+#define WITH_FORWARD 1
+#include "kernels/cpu/spmm_simd.inc"
+#define VEC          f64x8
+#define V            __m512d
+#define VL           8
+#define M            __mmask8
+#define T            double
+#define ACC          double
+#define WITH_FORWARD 1
+#include "kernels/cpu/spmm_simd.inc"
+#define VEC          wide2
+#define V            __m128d
+#define VL           2
+#define M            __mmask8
+#define T            float
+#define ACC          double
+#define WITH_FORWARD 0
+#include "kernels/cpu/spmm_simd.inc"
+#define VEC          wide4
+#define V            __m256d
+#define VL           4
+#define M            __mmask8
+#define T            float
+#define ACC          double
+#define WITH_FORWARD 0
+#include "kernels/cpu/spmm_simd.inc"
+#define VEC          wide8
+#define V            __m512d
+#define VL           8
+#define M            __mmask8
+#define T            float
+#define ACC          double
+#define WITH_FORWARD 0
+#include "kernels/cpu/spmm_simd.inc"
+
+/* Run body `fn` of vector type X with NV vectors of VLX lanes. */
+#define RUN(fn, X, VLX, NV)                                                                        \
+    do {                                                                                           \
+        if (d->B == (VLX) * (NV))                                                                  \
+            fn##_##X(a, d, NV, true);                                                              \
+        else                                                                                       \
+            fn##_##X(a, d, NV, false);                                                             \
+        return;                                                                                    \
+    } while (0)
+
+static void forward_f32(const ooc_batch_view *a, const ooc_dense_view *d)
+{
+    if (d->B == 1 && a->piece && d->ld_in <= OOC_GATHER_MAX_LD) {
+        ooc_forward_one_f32_avx512(a, d);
+        return;
+    }
+    if (d->B <= 4)
+        RUN(forward_any, f32x4, 4, 1);
+    if (d->B <= 8)
+        RUN(forward_any, f32x8, 8, 1);
+    if (d->B <= 16)
+        RUN(forward_any, f32x16, 16, 1);
+    RUN(forward_any, f32x16, 16, 2);
+}
+
+static void forward_f64(const ooc_batch_view *a, const ooc_dense_view *d)
+{
+    if (d->B == 1 && a->piece && d->ld_in <= OOC_GATHER_MAX_LD) {
+        ooc_forward_one_f64_avx512(a, d);
+        return;
+    }
+    if (d->B <= 2)
+        RUN(forward_any, f64x2, 2, 1);
+    if (d->B <= 4)
+        RUN(forward_any, f64x4, 4, 1);
+    if (d->B <= 8)
+        RUN(forward_any, f64x8, 8, 1);
+    RUN(forward_any, f64x8, 8, 2);
+}
+
+static void adjoint_f32(const ooc_batch_view *a, const ooc_dense_view *d)
+{
+    if (d->B <= 16)
+        RUN(adjoint_any, f32x16, 16, 1);
+    RUN(adjoint_any, f32x16, 16, 2);
+}
+
+static void adjoint_wide(const ooc_batch_view *a, const ooc_dense_view *d)
+{
+    if (d->B == 1) {
+        ooc_adjoint_one_wide_avx512(a, d);
+        return;
+    }
+    if (d->B <= 2)
+        RUN(adjoint_any, wide2, 2, 1);
+    if (d->B <= 4)
+        RUN(adjoint_any, wide4, 4, 1);
+    RUN(adjoint_any, wide8, 8, 1);
+}
+
+static void adjoint_f64(const ooc_batch_view *a, const ooc_dense_view *d)
+{
+    if (d->B == 1) {
+        ooc_adjoint_one_f64_avx512(a, d);
+        return;
+    }
+    if (d->B <= 2)
+        RUN(adjoint_any, f64x2, 2, 1);
+    if (d->B <= 4)
+        RUN(adjoint_any, f64x4, 4, 1);
+    if (d->B <= 8)
+        RUN(adjoint_any, f64x8, 8, 1);
+    RUN(adjoint_any, f64x8, 8, 2);
+}
+
+#undef FN
+#define T        float
+#define ACC      float
+#define FN(name) name##_f32
+#include "kernels/cpu/spmm_fold.inc"
+#undef ACC
+#undef FN
+#define ACC      double
+#define FN(name) name##_wide
+#include "kernels/cpu/spmm_fold.inc"
+#undef T
+#undef FN
+#define T        double
+#define FN(name) name##_f64
+#include "kernels/cpu/spmm_fold.inc"
+
+const ooc_spmm_ops ooc_spmm_avx512 = {
+    .f32 = {.forward = forward_f32,
+            .adjoint = adjoint_f32,
+            .adjoint_wide = adjoint_wide,
+            .fold = fold_f32,
+            .fold_wide = fold_wide,
+            .wide_max_b = 8},
+    .f64 = {.forward = forward_f64, .adjoint = adjoint_f64, .fold = fold_f64},
+};
