@@ -27,7 +27,7 @@ ooc_scratch_layout ooc_scratch_layout_of(const ooc_tile_record *r)
     l.row_segs = part(&l.total, (uint64_t)r->max_chunk_rows * 4);
     l.seg_panel = part(&l.total, (uint64_t)r->max_chunk_segments * 2);
     l.seg_len = part(&l.total, (uint64_t)r->max_chunk_segments * 2);
-    l.col = part(&l.total, (uint64_t)r->max_chunk_entries * 2 + OOC_OVERREAD);
+    l.col = part(&l.total, (uint64_t)r->max_chunk_entries * 2 + 2 * OOC_OVERREAD);
     l.cursors = part(&l.total, (uint64_t)r->info.n.n_panels * sizeof(ooc_panel_cursor));
     return l;
 }

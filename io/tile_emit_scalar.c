@@ -43,8 +43,3 @@ static inline void copy_values(uint8_t *out, const uint8_t *const *plane, uint32
 
 #include "io/tile_emit_rows.inc"
 OOC_EMIT_FUNCTIONS(scalar);
-
-const ooc_emit_ops *ooc_emit_ops_get(void)
-{
-    return &ooc_emit_scalar;
-}
