@@ -1,6 +1,9 @@
 /* Which instruction set the products use: the best that the processor has, or OOC_CPU_ISA. */
 #include "kernels/cpu/spmm_ops.h"
 
+#if OOC_X86_64
+#include <cpuid.h>
+#endif
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +13,16 @@
 /* Racing first calls decide the same. */
 static atomic_int chosen = UNDECIDED;
 
+#if OOC_X86_64
+/* __builtin_cpu_supports of clang 14 does not know it. */
+static int has_f16c(void)
+{
+    unsigned a, b, c, d;
+
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
 static int has_isa(ooc_isa isa)
 {
     switch (isa) {
@@ -17,8 +30,7 @@ static int has_isa(ooc_isa isa)
         return 1;
 #if OOC_X86_64
     case OOC_ISA_AVX2:
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-               __builtin_cpu_supports("f16c");
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
     case OOC_ISA_AVX512:
         return has_isa(OOC_ISA_AVX2) && __builtin_cpu_supports("avx512f") &&
                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
