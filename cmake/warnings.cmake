@@ -14,7 +14,7 @@ if(OOC_SANITIZE)
   target_link_options(ooc_flags INTERFACE -fsanitize=${OOC_SANITIZE})
 endif()
 if(OOC_FUZZ)
-  target_compile_options(ooc_flags INTERFACE -fsanitize=fuzzer-no-link)
+  target_compile_options(ooc_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:-fsanitize=fuzzer-no-link>)
 endif()
 # The pool is libgomp's where gcc compiles, since oneDNN brings it anyway. Clang would bring a second
 # OpenMP runtime, and the thread sanitizer does not know libgomp: both get the pthread body.

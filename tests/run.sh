@@ -104,13 +104,13 @@ add_junit() {
         sed 's/ *$//' | sort -u | tr '\n' ';')")
 }
 
-# build NAME options...: configure and build build-ci/NAME.
+# build NAME TARGET options...: configure and build build-ci/NAME.
 build() { check "build-$1" configure_and_build "$@"; }
 
 configure_and_build() {
-    local dir=$out/$1
-    shift
-    cmake -S . -B "$dir" -G Ninja "$@" && cmake --build "$dir" -j "$jobs"
+    local dir=$out/$1 target=$2
+    shift 2
+    cmake -S . -B "$dir" -G Ninja "$@" && cmake --build "$dir" -j "$jobs" --target "$target"
 }
 
 # ctest_in NAME arguments...
@@ -142,15 +142,16 @@ pytest_in() {
     rm -rf "$out/tmp-$name"
 }
 
-sources() { git ls-files -- '*.c' '*.h' '*.cu' '*.cuh' ':!tests/golden/*'; }
+# sources FOLDER...: C files, also where the tree is no git checkout.
+sources() { find "$@" -name '*.c' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' | sort; }
 
-check_format() { sources | xargs clang-format --dry-run --Werror; }
+check_format() {
+    sources base io kernels src tiler tools tests examples | xargs clang-format --dry-run --Werror
+}
 
 check_tidy() {
-    local files
-    files=$(git ls-files -- 'base/*.c' 'io/*.c' 'kernels/*.c' 'src/*.c' 'tiler/*.c' 'tools/*.c')
     # Only what this build compiles: other files have no compile command.
-    for f in $files; do
+    sources base io kernels src tiler tools | while read -r f; do
         grep -q "\"file\": \"$top/$f\"" "$out/clang/compile_commands.json" && echo "$f"
     done | xargs -P "$jobs" -n 4 clang-tidy --quiet -p "$out/clang"
 }
@@ -199,7 +200,7 @@ if [ "$install" = 1 ]; then
 fi
 
 stage gcc
-build gcc -DCMAKE_C_COMPILER=gcc -DOOC_WERROR=ON || finish
+build gcc all -DCMAKE_C_COMPILER=gcc -DOOC_WERROR=ON || finish
 if [ -n "$filter" ]; then
     ctest_in gcc -R "$filter"
     pytest_in gcc -k "$filter" "${full[@]}"
@@ -217,17 +218,18 @@ have clang-format format && check format check_format
 [ "$mode" = quick ] && finish
 
 stage clang
-have clang "the clang build" && build clang -DCMAKE_C_COMPILER=clang -DOOC_CUDA=OFF &&
+have clang "the clang build" && build clang all -DCMAKE_C_COMPILER=clang \
+    -DCMAKE_CXX_COMPILER=clang++ -DOOC_CUDA=OFF &&
     ctest_in clang -L unit
 stage "address and undefined-behaviour sanitizers"
 # shellcheck disable=SC2015 # a failed build is counted
-build asan -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS=-O1 -DOOC_SANITIZE=address,undefined \
+build asan all -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS=-O1 -DOOC_SANITIZE=address,undefined \
     -DOOC_CUDA=OFF && ctest_in asan && pytest_in asan -m "not heavy"
 stage "thread sanitizer"
-build tsan -DCMAKE_C_FLAGS=-O1 -DOOC_SANITIZE=thread -DOOC_CUDA=OFF && ctest_in tsan -L 'unit|pipeline'
+build tsan all -DCMAKE_C_FLAGS=-O1 -DOOC_SANITIZE=thread -DOOC_CUDA=OFF && ctest_in tsan -L 'unit|pipeline'
 stage clang-tidy
 have clang-tidy clang-tidy && [ -f "$out/clang/compile_commands.json" ] && check clang-tidy check_tidy
 stage fuzzing
-have clang fuzzing && build fuzz -DCMAKE_C_COMPILER=clang -DOOC_FUZZ=ON -DOOC_CUDA=OFF \
+have clang fuzzing && build fuzz fuzzers -DCMAKE_C_COMPILER=clang -DOOC_FUZZ=ON -DOOC_CUDA=OFF \
     -DOOC_SANITIZE=address,undefined && run_fuzz "$([ "$mode" = full ] && echo 600 || echo 10)"
 finish
