@@ -8,6 +8,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -41,6 +42,30 @@ def run(tmp_path):
             lines = done.stderr.splitlines()
             assert len(lines) == 1 and lines[0].startswith(f"{name}: "), shown
         return done
+
+    return call
+
+
+class Measured:
+    """What a finished command took."""
+
+    def __init__(self, seconds, usage):
+        self.seconds, self.peak_bytes = seconds, usage.ru_maxrss * 1024
+
+
+@pytest.fixture
+def measure(tmp_path):
+    """measure("tile-convert", ...): runs to success; its wall time and peak resident memory."""
+
+    def call(name, *args):
+        begin = time.monotonic()
+        with open(tmp_path / "stderr", "wb") as err:
+            process = subprocess.Popen(command(name, *args), cwd=tmp_path, stderr=err,
+                                       stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = status  # reaped here, not by Popen
+        assert status == 0, f"{name} {args}: {(tmp_path / 'stderr').read_text()}"
+        return Measured(time.monotonic() - begin, usage)
 
     return call
 
