@@ -40,15 +40,16 @@ void ooc_pool_free(ooc_pool *pool)
 
 void ooc_parallel_for(ooc_pool *pool, uint32_t n_tasks, ooc_task_fn fn, void *ctx)
 {
-    uint32_t n_threads = pool->n_threads < n_tasks ? pool->n_threads : n_tasks;
     atomic_uint_fast32_t next = 0;
 
-    if (n_threads <= 1) {
+    if (pool->n_threads <= 1 || n_tasks <= 1) {
         for (uint32_t task = 0; task < n_tasks; task++)
             fn(ctx, task, 0);
         return;
     }
-#pragma omp parallel num_threads((int)n_threads)
+    /* The whole team even for few tasks: libgomp ends threads that a smaller team leaves over, and
+     * the next call would create them again. */
+#pragma omp parallel num_threads((int)pool->n_threads)
     {
         uint32_t thread = (uint32_t)omp_get_thread_num();
 
