@@ -24,15 +24,26 @@
 #include "base/parallel.h"
 
 typedef struct ooc_engine ooc_engine;
+struct ooc_device; /* src/device.h */
 
 ooc_status ooc_engine_open(ooc_engine **out, const char *path, const ooc_matrix_opts *opts,
                            ooc_err *err);
-void ooc_engine_close(ooc_engine *e); /* NULL is allowed; before the arenas */
+/* Ends what start began: nothing uses the arenas any more. For callers whose arena lies in a block
+ * of the engine's own device; start cannot follow. NULL is allowed. */
+void ooc_engine_stop(ooc_engine *e);
+void ooc_engine_close(ooc_engine *e); /* stops, too; before the arenas; NULL is allowed */
 
-/* The smallest workable parts for calls of opts.max_batch columns: on the device two tile slots, a
- * Y/R block, and in RAM two I/O slots with their scratch. `own_arrays`: also X and G (and T) on the
- * device, for callers that keep them there. */
+/* On a device that the caller opened and closes after the engine (tests). */
+ooc_status ooc_engine_open_on(ooc_engine **out, const char *path, const ooc_matrix_opts *opts,
+                              struct ooc_device *device, ooc_err *err);
+
+/* The smallest workable parts for calls of opts.max_batch columns: on the device tile slots and the
+ * blocks of rows that a visit works on (and X and G, where the device cannot use the callers'), and
+ * in RAM the I/O slots with their scratch. */
 void ooc_engine_plan(const ooc_engine *e, ooc_plan *vram, ooc_plan *ram);
+/* What would make the plan smaller, for ooc_plan_refuse(): names the largest tile, or the row that
+ * alone makes it so large. */
+void ooc_engine_advice(const ooc_engine *e, char *out, size_t bytes);
 ooc_status ooc_engine_start(ooc_engine *e, ooc_arena *vram, ooc_arena *ram, ooc_err *err);
 
 /* As the calls of the same name in streamtrain.h. */
@@ -47,5 +58,10 @@ void ooc_engine_get_shape(const ooc_engine *e, ooc_matrix_shape *out);
 void ooc_engine_get_stats(const ooc_engine *e, ooc_matrix_stats *out);
 void ooc_engine_reset_stats(ooc_engine *e);
 void ooc_engine_interrupt(ooc_engine *e);
+/* Read the first tiles of the next pass already at the end of a pass, while the caller does
+ * something else. Off at first: a last pass would read in vain. */
+void ooc_engine_prefetch(ooc_engine *e, bool on);
+const ooc_matrix_opts *ooc_engine_opts(const ooc_engine *e); /* with the defaults filled in */
 ooc_pool *ooc_engine_pool(ooc_engine *e); /* the one compute pool, for the trainer too */
+struct ooc_device *ooc_engine_device(ooc_engine *e);
 #endif

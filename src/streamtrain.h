@@ -53,10 +53,16 @@ typedef struct {
     uint32_t n_slots;   /* tile slots in each stage, default: as many as pay, at least 2 */
     uint32_t n_threads; /* compute threads, default: the processors of this process */
     ooc_io io;
-    ooc_pass pass;                             /* for ooc_matrix_step */
-    bool no_resident;                          /* keep no tile between passes (for measuring) */
+    ooc_pass pass;    /* for ooc_matrix_step */
+    bool no_resident; /* keep no tile between passes (for measuring) */
+    /* X and G of all calls are on the matrix device itself: no room for copies of them is planned
+     * (others are then refused). Means nothing on the CPU. */
+    bool arrays_on_device;
     void (*warn)(void *ctx, const char *line); /* things worth saying once; NULL: not said */
     void *warn_ctx;
+    /* Called by the calling thread behind each tile of a sweep; must be cheap. NULL: not called. */
+    void (*progress)(void *ctx, uint64_t tiles_done, uint64_t n_tiles);
+    void *progress_ctx;
 } ooc_matrix_opts;
 
 typedef struct ooc_matrix ooc_matrix;
@@ -102,8 +108,9 @@ typedef struct {
 } ooc_loss_opts;
 
 /* One training step through A: loss and G = transpose(A)*R, in one visit of each tile (fused) or in
- * two passes, as opts.pass says. Y may be NULL; else it receives A*X. Bits do not depend on the
- * pass. */
+ * two passes, as opts.pass says. loss NULL: mse without weights. Y may be NULL; else it receives
+ * A*X. G may be NULL: only the loss. Bits do not depend on the pass. Where all weights are 0 the
+ * loss and G are 0. */
 ooc_status ooc_matrix_step(ooc_matrix *m, uint32_t B, const ooc_array *X, const ooc_array *T,
                            const ooc_loss_opts *loss, const ooc_array *Y, const ooc_array *G,
                            double *loss_out, ooc_err *err);
@@ -121,15 +128,15 @@ typedef struct {
     uint64_t host_budget, host_peak_bytes;     /* of the RAM tier and the I/O slots */
     uint32_t n_slots, n_threads;
     ooc_io io;          /* the engine in use */
-    const char *isa;    /* "avx512", ...; static */
-    const char *device; /* "cpu", "cuda:0"; lives as long as the handle */
+    const char *isa;    /* "avx512", "sm_86", ...; lives as long as the handle */
+    const char *device; /* "cpu", "cuda:0"; the same */
 } ooc_matrix_stats;
 
 void ooc_matrix_get_stats(const ooc_matrix *m, ooc_matrix_stats *out);
 void ooc_matrix_reset_stats(ooc_matrix *m);
 
-/* Make a running call of `m` stop soon with OOC_E_INTERRUPTED. Safe from a signal handler or
- * another thread. Cleared when the call returns. */
+/* Make a running call of `m`, or else the next one, stop soon with OOC_E_INTERRUPTED. Safe from a
+ * signal handler or another thread. Forgotten once a call has returned so. */
 void ooc_matrix_interrupt(ooc_matrix *m);
 
 const char *ooc_version(void);
