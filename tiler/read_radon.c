@@ -14,7 +14,8 @@
 typedef struct {
     ooc_source base;
     uint32_t views, detectors, image;
-    uint64_t n_rays, next_ray;
+    uint64_t n_rays;
+    uint64_t next_ray, end_ray; /* of the batch that is being made */
     uint32_t rays_per_piece;
     ooc_batch *batch; /* of the next() that runs */
     struct crossing {
@@ -153,7 +154,7 @@ static void make_piece(void *ctx, uint32_t piece, uint32_t thread)
     ooc_batch *b = r->batch;
     uint32_t first = b->piece[piece].first;
     uint64_t ray = r->next_ray + (uint64_t)piece * r->rays_per_piece;
-    uint64_t end = ooc_min_u64(ray + r->rays_per_piece, r->n_rays);
+    uint64_t end = ooc_min_u64(ray + r->rays_per_piece, r->end_ray);
     ray_out o = {.row = b->row + first, .col = b->col + first, .val = b->val + first};
 
     for (; ray < end; ray++) {
@@ -188,6 +189,7 @@ static ooc_status next(ooc_source *s, ooc_batch *b, ooc_pool *pool, ooc_err *err
         for (uint32_t p = 0; p < b->n_pieces; p++)
             b->piece[p].first = p * r->rays_per_piece * ray_entries;
         r->batch = b;
+        r->end_ray = r->next_ray + rays;
         ooc_parallel_for(pool, b->n_pieces, make_piece, r);
     }
     r->next_ray += rays;

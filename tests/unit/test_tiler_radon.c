@@ -122,6 +122,7 @@ static void test_small(void **unused)
     check(12, 40, 17, 8192);
     check(180, 12, 16, 8192);
     check(31, 3, 64, 8192);
+    check(700, 9, 2, 8300); /* the last piece of a batch has fewer rays than the others */
 }
 
 static void test_refused(void **unused)
