@@ -100,10 +100,12 @@ void ooc_engine_advice(const ooc_engine *e, char *out, size_t bytes)
         }
     }
     if (big.n.n_rows == 1)
-        snprintf(out, bytes,
-                 "row %" PRIu64 " alone makes a tile of %" PRIu64 " bytes (%" PRIu32
-                 " entries), which sets the size of the slots; a row cannot be cut",
-                 big.first_row, big.kernel_bytes, big.n.n_entries);
+        snprintf(
+            out, bytes,
+            "row %" PRIu64 " alone makes a tile of %" PRIu64 " bytes (%" PRIu32
+            " entries), which sets the size of the slots; a row cannot be cut; a smaller batch "
+            "or fewer threads need less",
+            big.first_row, big.kernel_bytes, big.n.n_entries);
     else
         snprintf(out, bytes,
                  "try a smaller batch, fewer threads, or a smaller tile-convert --tile-size (the "
