@@ -18,10 +18,9 @@ if(OOC_FUZZ)
 endif()
 # The pool is libgomp's where gcc compiles, since oneDNN brings it anyway. Clang would bring a second
 # OpenMP runtime, and the thread sanitizer does not know libgomp: both get the pthread body.
+# So does the Python package (python/CMakeLists.txt), which asks for it.
 if(OOC_SANITIZE STREQUAL "thread" OR NOT CMAKE_C_COMPILER_ID STREQUAL "GNU")
   set(OOC_PTHREAD_POOL ON)
-else()
-  set(OOC_PTHREAD_POOL OFF)
 endif()
 if(OOC_PTHREAD_POOL)
   target_compile_definitions(ooc_flags INTERFACE OOC_PARALLEL_PTHREADS=1)

@@ -16,6 +16,8 @@
 #include <assert.h>
 #include <string.h>
 
+#define ASK_EVERY_NS 100000000u /* opts.interrupted */
+
 struct pass {
     ooc_engine *e;
     const ooc_pass_args *a;
@@ -23,6 +25,7 @@ struct pass {
     ooc_device *d;
     ooc_tile_job job; /* what all visits share; each fills in the rest */
     ooc_job_times times;
+    uint64_t asked_ns; /* when opts.interrupted was asked, at first when the pass began */
 };
 
 /* Where the stored bytes and the kernel form of the visited tile are. */
@@ -409,16 +412,33 @@ static ooc_status finish(struct pass *p, ooc_err *err)
     return st;
 }
 
+static bool interrupted(struct pass *p)
+{
+    const ooc_matrix_opts *o = &p->e->opts;
+    uint64_t now;
+
+    if (atomic_load(&p->e->interrupted))
+        return true;
+    if (!o->interrupted)
+        return false;
+    now = ooc_now_ns();
+    if (now - p->asked_ns < ASK_EVERY_NS)
+        return false;
+    p->asked_ns = now;
+    return o->interrupted(o->interrupted_ctx);
+}
+
 ooc_status ooc_pass_run(ooc_engine *e, const ooc_pass_args *a, ooc_err *err)
 {
     struct pass p = {.e = e, .a = a, .ops = e->device->ops, .d = e->device};
     uint64_t n = e->info->n_tiles;
     ooc_status st = begin(&p, err);
 
+    p.asked_ns = ooc_now_ns();
     if (e->ahead.next < e->ahead.base)
         e->ahead.next = e->ahead.base;
     for (uint64_t k = 0; k < n && !st; k++) {
-        if (atomic_load(&e->interrupted))
+        if (interrupted(&p))
             st = ooc_fail(err, OOC_E_INTERRUPTED, "interrupted");
         else
             st = visit_tile(&p, k, err);

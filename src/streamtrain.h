@@ -63,6 +63,10 @@ typedef struct {
     /* Called by the calling thread behind each tile of a sweep; must be cheap. NULL: not called. */
     void (*progress)(void *ctx, uint64_t tiles_done, uint64_t n_tiles);
     void *progress_ctx;
+    /* Asked by the calling thread between tiles, at most every 100 ms; true stops the call with
+     * OOC_E_INTERRUPTED. For languages that run signal handlers in that thread. NULL: not asked. */
+    bool (*interrupted)(void *ctx);
+    void *interrupted_ctx;
 } ooc_matrix_opts;
 
 typedef struct ooc_matrix ooc_matrix;

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -480,6 +481,53 @@ static void smallest_budgets_work_and_one_byte_less_is_refused(void **state)
         }
 }
 
+static void sleep_in_the_first_tile(void *ctx, uint64_t tiles_done, uint64_t n_tiles)
+{
+    const struct timespec t = {.tv_nsec = 120000000};
+
+    (void)ctx;
+    (void)n_tiles;
+    if (tiles_done == 1)
+        nanosleep(&t, NULL);
+}
+
+static bool yes_once(void *ctx)
+{
+    int *asked = ctx;
+
+    return (*asked)++ == 0;
+}
+
+/* opts.interrupted ends a pass of more than 100 ms once, and is not asked in shorter ones. */
+static void asks_whether_to_stop(void **state)
+{
+    engine_rig g;
+    int asked = 0;
+    ooc_matrix_opts o = opts(1, OOC_F32);
+    rig_array X = rig_array_make(700, 1, 0, OOC_F32, 1), Y = rig_array_make(900, 1, 0, OOC_F32, 0);
+    ooc_matrix *A;
+    ooc_err e = {0};
+
+    (void)state;
+    rig_make(&g, CASE_BANDED, 900, 700, 25, OOC_F32, OOC_CODEC_ZSTD, 64, 128);
+    o.interrupted = yes_once;
+    o.interrupted_ctx = &asked;
+    A = open_or_fail(g.path, &o);
+    multiply(A, false, &X, &Y);
+    assert_int_equal(asked, 0);
+    ooc_matrix_close(A);
+    o.progress = sleep_in_the_first_tile;
+    A = open_or_fail(g.path, &o);
+    assert_int_equal(ooc_matrix_forward(A, 1, &X.a, &Y.a, &e), OOC_E_INTERRUPTED);
+    assert_int_equal(asked, 1);
+    multiply(A, false, &X, &Y);
+    rig_check_product(&g, false, &X, &Y);
+    ooc_matrix_close(A);
+    rig_array_free(&X);
+    rig_array_free(&Y);
+    rig_free(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -491,6 +539,7 @@ int main(void)
         cmocka_unit_test(a_pass_takes_nothing),
         cmocka_unit_test(fused_reads_half_and_resident_nothing),
         cmocka_unit_test(smallest_budgets_work_and_one_byte_less_is_refused),
+        cmocka_unit_test(asks_whether_to_stop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
