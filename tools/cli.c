@@ -11,7 +11,15 @@
 #define MAX_OPTS 96 /* of one command, the common ones included */
 
 /* Options that every command has; `out` is set per call. */
-enum { COMMON_HELP, COMMON_VERSION, COMMON_QUIET, COMMON_JSON, COMMON_THREADS, N_COMMON };
+enum {
+    COMMON_HELP,
+    COMMON_VERSION,
+    COMMON_QUIET,
+    COMMON_JSON,
+    COMMON_PROGRESS,
+    COMMON_THREADS,
+    N_COMMON
+};
 
 typedef struct {
     ooc_opt common[N_COMMON];
@@ -32,6 +40,11 @@ static void parser_init(parser *p, ooc_cli *cli)
                                        .kind = OOC_OPT_FLAG,
                                        .out = &cli->json,
                                        .help = "print the result as JSON on stdout"};
+    p->common[COMMON_PROGRESS] =
+        (ooc_opt){.name = "progress",
+                  .kind = OOC_OPT_FLAG,
+                  .out = &cli->progress,
+                  .help = "progress on stderr always, in lines if it is no terminal"};
     p->common[COMMON_THREADS] = (ooc_opt){.name = "threads",
                                           .kind = OOC_OPT_U64,
                                           .out = &cli->threads,

@@ -47,7 +47,7 @@ typedef struct {
     /* results */
     char **args; /* the operands, in their order */
     int n_args;
-    bool quiet, json;
+    bool quiet, json, progress;
     uint64_t threads; /* 0: not given */
 } ooc_cli;
 
@@ -69,11 +69,11 @@ void ooc_cli_catch_signals(void (*wake)(void *ctx), void *ctx);
 bool ooc_cli_interrupted(void);
 
 /* A line "what  37 %  1.2 GB/s  ETA 0:42" on stderr; nothing unless stderr is a terminal and
- * neither --quiet nor --json was given. */
+ * neither --quiet nor --json was given, or --progress was. */
 typedef struct {
     const char *what;
     uint64_t total, begin_ns, last_ns;
-    bool on;
+    bool on, lines; /* lines: stderr is no terminal, so they follow each other */
 } ooc_progress;
 
 /* total 0: not known. */

@@ -39,7 +39,8 @@ bool ooc_cli_interrupted(void)
 void ooc_progress_begin(ooc_progress *p, const ooc_cli *cli, const char *what, uint64_t total)
 {
     *p = (ooc_progress){.what = what, .total = total, .begin_ns = ooc_now_ns()};
-    p->on = !cli->quiet && !cli->json && isatty(STDERR_FILENO);
+    p->lines = !isatty(STDERR_FILENO);
+    p->on = cli->progress || (!cli->quiet && !cli->json && !p->lines);
 }
 
 void ooc_progress_update(ooc_progress *p, uint64_t done, uint64_t bytes, const char *note)
@@ -54,7 +55,7 @@ void ooc_progress_update(ooc_progress *p, uint64_t done, uint64_t bytes, const c
         return;
     p->last_ns = now;
     seconds = (double)(now - p->begin_ns + 1) * 1e-9;
-    fprintf(stderr, "\r\033[K%s", p->what);
+    fprintf(stderr, "%s%s", p->lines ? "" : "\r\033[K", p->what);
     if (p->total)
         fprintf(stderr, "  %3.0f %%", 100.0 * (double)done / (double)p->total);
     if (bytes)
@@ -69,12 +70,14 @@ void ooc_progress_update(ooc_progress *p, uint64_t done, uint64_t bytes, const c
     }
     if (note)
         fprintf(stderr, "  %s", note);
+    if (p->lines)
+        fputc('\n', stderr);
     fflush(stderr);
 }
 
 void ooc_progress_end(ooc_progress *p)
 {
-    if (p->on && p->last_ns)
+    if (p->on && p->last_ns && !p->lines)
         fputs("\r\033[K", stderr);
     p->on = false;
 }

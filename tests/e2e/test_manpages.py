@@ -9,7 +9,7 @@ from conftest import TREE, command
 
 PAGES = sorted((TREE / "docs/man").iterdir())
 COMMANDS = re.findall(r"^ooc_tool\(([a-z-]+)", (TREE / "tools/CMakeLists.txt").read_text(), flags=re.M)
-COMMON = {"help", "version", "quiet", "json", "threads"}
+COMMON = {"help", "version", "quiet", "json", "progress", "threads"}
 
 
 def options_of_page(name):
