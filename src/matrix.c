@@ -1,15 +1,10 @@
 /* ooc_matrix: an engine with both budgets to itself. */
 #include "src/engine.h"
+#include "src/budget.h"
 #include "src/device.h"
 #include "base/alloc.h"
-#include "base/checked.h"
 
 #include <string.h>
-
-#define DEFAULT_CPU_BUDGET ((uint64_t)2 << 30)
-#define DEFAULT_RAM_BUDGET ((uint64_t)1 << 30)
-/* More I/O slots than planned never take more than this many bytes. */
-#define MAX_SLOT_BYTES ((uint64_t)512 << 20)
 
 struct ooc_matrix {
     ooc_engine *engine;
@@ -18,19 +13,6 @@ struct ooc_matrix {
     uint64_t block_bytes;
     uint64_t vram_budget, ram_budget;
 };
-
-static uint64_t default_vram(const ooc_device *d)
-{
-    return d->props.host_visible ? DEFAULT_CPU_BUDGET : d->props.free_bytes / 5 * 4;
-}
-
-/* Of a budget, no more than can be used: the plan and all tiles. */
-static uint64_t useful(uint64_t budget, uint64_t planned, uint64_t more)
-{
-    uint64_t sum;
-
-    return ooc_add_u64(planned, more, &sum) ? ooc_min_u64(budget, sum) : budget;
-}
 
 static ooc_status take_memory(ooc_matrix *m, ooc_err *err)
 {
@@ -47,15 +29,13 @@ static ooc_status take_memory(ooc_matrix *m, ooc_err *err)
     if (ram.total > m->ram_budget)
         return ooc_plan_refuse(&ram, "--ram-budget", m->ram_budget, advice, err);
     ooc_engine_get_shape(m->engine, &shape);
-    m->block_bytes = useful(m->vram_budget, vram.total,
-                            shape.kernel_bytes + (shape.n_tiles + 1) * OOC_ARENA_ALIGN);
+    m->block_bytes = ooc_budget_useful_vram(m->vram_budget, vram.total, &shape);
     st = d->ops->block_alloc(d, m->block_bytes, &m->block, err);
     if (!st)
         st = ooc_arena_open_at(&m->vram, d->props.name, m->block, m->block_bytes, err);
     if (!st)
-        st = ooc_arena_open_host(
-            &m->ram, "RAM tier and I/O slots",
-            useful(m->ram_budget, ram.total, shape.stored_bytes + MAX_SLOT_BYTES), err);
+        st = ooc_arena_open_host(&m->ram, "RAM tier and I/O slots",
+                                 ooc_budget_useful_ram(m->ram_budget, ram.total, &shape), err);
     return st ? st : ooc_engine_start(m->engine, m->vram, m->ram, err);
 }
 
@@ -78,8 +58,8 @@ ooc_status ooc_matrix_open(ooc_matrix **out, const char *path, const ooc_matrix_
         const ooc_matrix_opts *o = ooc_engine_opts(m->engine);
 
         m->vram_budget =
-            o->vram_budget ? o->vram_budget : default_vram(ooc_engine_device(m->engine));
-        m->ram_budget = o->ram_budget ? o->ram_budget : DEFAULT_RAM_BUDGET;
+            o->vram_budget ? o->vram_budget : ooc_budget_default_vram(ooc_engine_device(m->engine));
+        m->ram_budget = o->ram_budget ? o->ram_budget : ooc_budget_default_ram();
         st = take_memory(m, err);
     }
     if (st) {
