@@ -449,9 +449,3 @@ ooc_status ooc_dense_cpu_open(ooc_dense **out, ooc_pool *pool, ooc_err *err)
     *out = &d->base;
     return OOC_OK;
 }
-
-void ooc_dense_close(ooc_dense *d)
-{
-    if (d)
-        d->ops->close(d);
-}

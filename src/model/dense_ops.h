@@ -92,5 +92,7 @@ struct ooc_dense {
 /* oneDNN and C loops on the compute pool. oneDNN's threads are libgomp's; their number is set to
  * the pool's for the calling thread, which then must be the one that uses the instance. */
 ooc_status ooc_dense_cpu_open(ooc_dense **out, ooc_pool *pool, ooc_err *err);
+/* By a device's name: "cpu", "auto" (or NULL). OOC_E_ARG, OOC_E_UNSUPPORTED: the text says why. */
+ooc_status ooc_dense_open(ooc_dense **out, const char *device, ooc_pool *pool, ooc_err *err);
 void ooc_dense_close(ooc_dense *d); /* NULL is allowed; layers are freed before */
 #endif

@@ -141,8 +141,10 @@ void ooc_model_plan(const ooc_model *m, ooc_plan *plan)
         ooc_plan_add(plan, "gradients", m->params.floats, sizeof(float));
     if (m->opts.batch > 1)
         ooc_plan_add(plan, "model output", m->opts.batch * m->opts.n_out, sizeof(float));
-    ooc_plan_add(plan, "activations", block_floats(m), sizeof(float));
-    ooc_plan_add(plan, "layer workspace", m->net.workspace_bytes, 1);
+    if (m->net.n_nodes) {
+        ooc_plan_add(plan, "activations", block_floats(m), sizeof(float));
+        ooc_plan_add(plan, "layer workspace", m->net.workspace_bytes, 1);
+    }
 }
 
 ooc_status ooc_model_start(ooc_model *m, ooc_arena *arena, ooc_err *err)
@@ -273,6 +275,11 @@ ooc_status ooc_model_backward(ooc_model *m, const float *input, const uint32_t *
         return scatter_images(m, samples, n_used, rows, err);
     mem.doutput = rows;
     return ooc_net_backward(&m->net, m->dense, &mem, err);
+}
+
+const float *ooc_model_rows(const ooc_model *m, const float *X)
+{
+    return m->outputs ? m->outputs : X;
 }
 
 uint32_t ooc_model_n_params(const ooc_model *m)

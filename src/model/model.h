@@ -74,6 +74,9 @@ ooc_status ooc_model_forward(ooc_model *m, const float *input, const uint32_t *s
 ooc_status ooc_model_backward(ooc_model *m, const float *input, const uint32_t *samples,
                               uint32_t n_used, const float *G, ooc_err *err);
 
+/* f(input) of the last forward as batch x N, where it is kept so; `X` is what forward wrote. */
+const float *ooc_model_rows(const ooc_model *m, const float *X);
+
 uint32_t ooc_model_n_params(const ooc_model *m);
 const ooc_param *ooc_model_param(const ooc_model *m, uint32_t i);
 /* The whole blocks (device addresses): weights and gradients (NULL unless opts.train). */
