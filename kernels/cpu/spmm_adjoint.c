@@ -213,10 +213,9 @@ static void adjoint_panel(const adjoint_call *a, uint32_t col0, uint32_t col1, u
 }
 
 void ooc_spmm_adjoint_cpu(const ooc_tile_view *t, uint32_t p0, uint32_t p1, uint32_t col0,
-                          uint32_t col1, uint64_t n_cols, const void *R, uint64_t ldr, void *G,
-                          uint64_t ldg, uint32_t B, ooc_dtype dense, void *scratch)
+                          uint32_t col1, const void *R, uint64_t ldr, void *G, uint64_t ldg,
+                          uint32_t B, ooc_dtype dense, void *scratch)
 {
-    (void)n_cols;
     const ooc_spmm_ops *ops = ooc_spmm_ops_get();
     adjoint_call a = {.t = t,
                       .ops = dense == OOC_F64 ? &ops->f64 : &ops->f32,

@@ -67,11 +67,10 @@ static void forward_chunk_in_groups(const forward_call *f, uint32_t c, char *Y, 
     }
 }
 
-void ooc_spmm_forward_cpu(const ooc_tile_view *t, uint32_t c0, uint32_t c1, uint64_t n_cols,
-                          const void *X, uint64_t ldx, void *Y, uint64_t ldy, uint32_t B,
-                          ooc_dtype dense, void *scratch)
+void ooc_spmm_forward_cpu(const ooc_tile_view *t, uint32_t c0, uint32_t c1, const void *X,
+                          uint64_t ldx, void *Y, uint64_t ldy, uint32_t B, ooc_dtype dense,
+                          void *scratch)
 {
-    (void)n_cols;
     const ooc_spmm_ops *ops = ooc_spmm_ops_get();
     const forward_call f = {.t = t,
                             .ops = dense == OOC_F64 ? &ops->f64 : &ops->f32,
