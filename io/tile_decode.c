@@ -47,8 +47,9 @@ static ooc_status decode_pieces(struct chunk *c, ooc_err *err)
 {
     uint32_t n_pieces = ooc_n_pieces(c->t->info.n.vtype);
     uint64_t off = c->off;
-    void *dctx = ooc_piece_dctx_init(c->scratch + c->l.dctx);
+    void *dctx = c->scratch + c->l.dctx;
 
+    ooc_piece_dctx_init(dctx);
     for (uint32_t i = 0; i < n_pieces; i++) {
         uint32_t bytes = ooc_get_u32(c->rec + OOC_CHK_PIECE_BYTES + 4 * i);
         uint32_t codec = c->rec[OOC_CHK_PIECE_CODEC + i];

@@ -102,8 +102,7 @@ static void fill_planes(struct planes *s, const ooc_tile_plan *p, const ooc_csr_
 }
 
 uint64_t ooc_encode_rows_chunk(const ooc_tile_plan *p, const ooc_csr_rows *rows, uint32_t chunk,
-                               ooc_piece_encoder *enc, double most, uint8_t *memory, uint8_t *out,
-                               uint8_t *rec)
+                               ooc_piece_encoder *enc, uint8_t *memory, uint8_t *out, uint8_t *rec)
 {
     uint32_t r0 = p->chunk_row[chunk], r1 = p->chunk_row[chunk + 1];
     uint32_t n_entries = (uint32_t)(rows->row_off[r1] - rows->row_off[r0]);
@@ -120,7 +119,7 @@ uint64_t ooc_encode_rows_chunk(const ooc_tile_plan *p, const ooc_csr_rows *rows,
     for (uint32_t i = 0; i < n_pieces && n_entries; i++) {
         ooc_piece_codec codec;
         uint32_t n = ooc_piece_items(i, r1 - r0, n_segments, n_entries);
-        size_t stored = ooc_piece_encode(enc, s.piece[i], n, most, out + bytes, &codec);
+        size_t stored = ooc_piece_encode(enc, s.piece[i], n, out + bytes, &codec);
 
         if (!stored)
             return UINT64_MAX;

@@ -83,8 +83,13 @@ enum {
     OOC_MAX_PIECES = 18,
 };
 
-typedef enum { OOC_PIECE_CONST = 0, OOC_PIECE_RAW = 1, OOC_PIECE_ZSTD = 2 } ooc_piece_codec;
-#define OOC_N_PIECE_CODECS 3u
+typedef enum {
+    OOC_PIECE_CONST = 0, /* one byte, repeated */
+    OOC_PIECE_RAW = 1,
+    OOC_PIECE_ZSTD = 2, /* one frame */
+    OOC_PIECE_LZ4 = 3,  /* one block */
+    OOC_N_PIECE_CODECS
+} ooc_piece_codec;
 
 enum {                  /* chunk record in the directory of a ROWS tile: offsets */
        OOC_CHK_OFF = 0, /* from the start of the tile */

@@ -9,13 +9,8 @@
 
 #include <xxhash.h>
 
-/* `auto` leaves a plane as it is where zstd saves less, and takes the kernel layout, which needs no
- * decoding, where all of it saves less. */
-#define AUTO_PLANE_MOST 0.8
-#define AUTO_TILE_MOST  0.85
-#define ZSTD_PLANE_MOST 0.99
-#define AUTO_LEVEL      1
-#define ZSTD_LEVEL      3
+/* `auto` takes the kernel layout, which needs no decoding, where all of a tile shrinks less. */
+#define AUTO_TILE_MOST 0.85
 
 struct thread_state {
     ooc_piece_encoder *enc;
@@ -63,9 +58,9 @@ static ooc_status check_opts(const ooc_tile_writer_opts *o, const char *path, oo
     return OOC_OK;
 }
 
-static int level_of(const ooc_tile_writer_opts *o)
+static ooc_piece_policy policy_of(const ooc_tile_writer_opts *o)
 {
-    return o->level ? o->level : o->codec == OOC_CODEC_AUTO ? AUTO_LEVEL : ZSTD_LEVEL;
+    return (ooc_piece_policy){.smallest = o->codec == OOC_CODEC_ZSTD, .level = o->level};
 }
 
 ooc_status ooc_tile_writer_open(ooc_tile_writer **out, const char *path,
@@ -92,7 +87,7 @@ ooc_status ooc_tile_writer_open(ooc_tile_writer **out, const char *path,
             st = ooc_fail(err, OOC_E_NOMEM, "%s: no memory for a writer", path);
     }
     for (uint32_t i = 0; !st && i < w->n_threads && opts->codec != OOC_CODEC_RAW; i++) {
-        w->threads[i].enc = ooc_piece_encoder_new(level_of(opts));
+        w->threads[i].enc = ooc_piece_encoder_new(policy_of(opts));
         if (!w->threads[i].enc)
             st = ooc_fail(err, OOC_E_NOMEM, "%s: no memory for an encoder", path);
     }
@@ -147,7 +142,6 @@ static ooc_status reserve_scratch(ooc_tile_writer *w, uint64_t bytes, ooc_err *e
 struct encode_job {
     ooc_tile_writer *w;
     const ooc_csr_rows *rows;
-    double most;
     atomic_bool failed;
 };
 
@@ -156,7 +150,7 @@ static void encode_chunk(void *ctx, uint32_t chunk, uint32_t thread)
     struct encode_job *j = ctx;
     ooc_tile_writer *w = j->w;
 
-    if (ooc_encode_rows_chunk(&w->plan, j->rows, chunk, w->threads[thread].enc, j->most,
+    if (ooc_encode_rows_chunk(&w->plan, j->rows, chunk, w->threads[thread].enc,
                               w->threads[thread].planes, w->body + w->slot[chunk],
                               w->dir + (uint64_t)chunk * OOC_CHK_SIZE) == UINT64_MAX)
         atomic_store(&j->failed, true);
@@ -353,8 +347,7 @@ static ooc_status write_tile(ooc_tile_writer *w, bool raw, ooc_err *err)
 static ooc_status append(ooc_tile_writer *w, const ooc_csr_rows *rows, ooc_err *err)
 {
     bool automatic = w->opts.codec == OOC_CODEC_AUTO, raw;
-    struct encode_job j = {
-        .w = w, .rows = rows, .most = automatic ? AUTO_PLANE_MOST : ZSTD_PLANE_MOST};
+    struct encode_job j = {.w = w, .rows = rows};
     ooc_tile_plan *p = &w->plan;
     uint64_t bytes = 0, front, kernel;
     ooc_status st;
@@ -493,6 +486,6 @@ uint64_t ooc_tile_writer_memory(const ooc_tile_writer_opts *opts, uint32_t tile_
     bytes += (uint64_t)tile_rows * (OOC_CHK_SIZE + 8); /* at most a chunk a row */
     bytes += n_threads * ooc_max_u64(scratch, 8 * ooc_min_u64(panels, tile_entries));
     if (opts->codec != OOC_CODEC_RAW)
-        bytes += n_threads * ooc_piece_encoder_bytes(level_of(opts));
+        bytes += n_threads * ooc_piece_encoder_bytes(policy_of(opts));
     return bytes;
 }
