@@ -1,11 +1,12 @@
 /* bench_decode - what the codecs of the tile store make of a CT matrix: bytes an entry, and
  * kernel-form bytes decoded a second by one core.
  *
- *     bench_decode [VIEWSxDETECTORS:IMAGE [MIB_OF_KERNEL_FORM [PANEL_COLUMNS]]]
+ *     bench_decode [VIEWSxDETECTORS:IMAGE [MIB_OF_KERNEL_FORM [PANEL_COLUMNS [ROUNDS]]]]
  *
  * A subset of the rows of that scan (Joseph's interpolation, docs in DESIGN of `radon:`), spread
  * over all angles in whole tiles. Stored bytes and decoded block are in memory; the codecs take
- * turns, best of 7. */
+ * turns; the best of 7 rounds counts. */
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "io/sys.h"
 #include "io/tile_store.h"
@@ -180,9 +181,9 @@ static uint64_t thread_ns(void)
 static void decode_store(struct measured *m)
 {
     const ooc_store_info *i = ooc_store_get_info(m->store);
-    uint8_t *stored = need(aligned_alloc(4096, i->max_stored_bytes));
-    uint8_t *block = need(aligned_alloc(64, i->max_kernel_bytes));
-    uint8_t *scratch = need(aligned_alloc(64, i->max_scratch_bytes + 64));
+    uint8_t *stored = need(ooc_pages_alloc(i->max_stored_bytes));
+    uint8_t *block = need(ooc_pages_alloc(i->max_kernel_bytes));
+    uint8_t *scratch = need(ooc_pages_alloc(i->max_scratch_bytes));
     uint64_t ns = 0, begin;
     ooc_err err;
 
@@ -203,9 +204,9 @@ static void decode_store(struct measured *m)
     }
     if (!m->best_s || (double)ns / 1e9 < m->best_s)
         m->best_s = (double)ns / 1e9;
-    free(stored);
-    free(block);
-    free(scratch);
+    ooc_pages_free(stored, i->max_stored_bytes);
+    ooc_pages_free(block, i->max_kernel_bytes);
+    ooc_pages_free(scratch, i->max_scratch_bytes);
 }
 
 int main(int argc, char **argv)
@@ -228,7 +229,7 @@ int main(int argc, char **argv)
     t = make_tiles(&s);
     for (size_t i = 0; i < sizeof m / sizeof *m; i++)
         write_store(&m[i], &s, &t, pool);
-    for (int round = 0; round < ROUNDS; round++)
+    for (int round = 0; round < (argc > 4 ? atoi(argv[4]) : ROUNDS); round++)
         for (size_t i = 0; i < sizeof m / sizeof *m; i++)
             decode_store(&m[i]);
     for (size_t i = 0; i < sizeof m / sizeof *m; i++) {
