@@ -5,7 +5,7 @@
 
 #include <immintrin.h>
 
-#define INLINE static inline __attribute__((always_inline))
+#define INLINE static inline __attribute__((always_inline, unused)) /* not all are used of each */
 
 /* The operations of vector type X: V is vectors of T; W and S are the intrinsics' prefix and
  * suffix. */

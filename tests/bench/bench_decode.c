@@ -202,7 +202,7 @@ static void decode_store(struct measured *m)
             check(ooc_stored_tile_decode(&t, task, info.raw ? NULL : block, scratch, &err), &err);
         ns += thread_ns() - begin;
     }
-    if (!m->best_s || (double)ns / 1e9 < m->best_s)
+    if (m->best_s <= 0 || (double)ns / 1e9 < m->best_s)
         m->best_s = (double)ns / 1e9;
     ooc_pages_free(stored, i->max_stored_bytes);
     ooc_pages_free(block, i->max_kernel_bytes);
