@@ -92,7 +92,7 @@ void ooc_builder_get_stats(const ooc_builder *b, ooc_builder_stats *out)
 static ooc_status grow(ooc_builder *b, uint64_t n, ooc_err *err)
 {
     uint64_t usual = tile_entries(&b->opts.writer, b->opts.tile_bytes) / 4;
-    uint64_t capacity = ooc_max_u64(ooc_max_u64(b->capacity + b->capacity / 2, n), usual);
+    uint64_t capacity = ooc_max_u64(ooc_max_u64(b->capacity + b->capacity / 4, n), usual);
     uint64_t need = csr_bytes(capacity, b->width);
     uint64_t row_entries = b->n - b->row_off[b->n_rows];
     uint32_t *col;
@@ -184,7 +184,7 @@ static ooc_status refuse_value(const ooc_builder *b, uint64_t row, uint64_t col,
     if (!isfinite(stored))
         return ooc_fail(
             err, OOC_E_NOT_FINITE,
-            "%s: the value %.17g at row %llu, column %llu (counted from 0) is too large "
+            "%s: the value %.10g at row %llu, column %llu (counted from 0) is too large "
             "for %s; use a wider type such as --values f64",
             b->opts.name, b->sum, (unsigned long long)file_row, (unsigned long long)file_col, type);
     return ooc_fail(err, OOC_E_ARG,

@@ -8,6 +8,7 @@
 
 #include <limits.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Everything that a conversion holds; closing it takes half-built ones. */
 typedef struct {
@@ -83,6 +84,8 @@ static ooc_status find_tmp_dir(conversion *c, ooc_err *err)
     }
     memcpy(c->tmp_dir, dir, n);
     c->tmp_dir[n] = 0;
+    if (c->opts->tmp_dir && access(c->tmp_dir, W_OK | X_OK) != 0)
+        return ooc_fail_errno(err, OOC_E_ARG, "--tmp %s: cannot be used", c->tmp_dir);
     return OOC_OK;
 }
 
@@ -91,18 +94,19 @@ static ooc_status make_plan(conversion *c, ooc_order_opts *order, ooc_err *err)
 {
     const ooc_convert_opts *opts = c->opts;
     const ooc_source_info *info = &c->source->info;
+    bool streams = opts->part != OOC_PART_STACK &&
+                   info->settles == (opts->transpose ? OOC_SETTLES_COLS : OOC_SETTLES_ROWS);
     ooc_planner_request request = {.writer = &c->writer_opts,
                                    .tile_bytes = opts->tile_bytes,
                                    .ram_budget = opts->ram_budget,
                                    .source_bytes = info->memory_bytes,
                                    .max_entries = info->max_entries,
+                                   .streams = streams,
                                    .min_batch = info->min_batch,
                                    .n_threads = ooc_pool_threads(c->pool),
                                    .expand = opts->part == OOC_PART_STACK ? 4 : 1,
                                    .wide = order->wide,
                                    .is_complex = info->is_complex};
-    bool streams = opts->part != OOC_PART_STACK &&
-                   info->settles == (opts->transpose ? OOC_SETTLES_COLS : OOC_SETTLES_ROWS);
     uint64_t bytes;
     ooc_status st;
 

@@ -61,7 +61,7 @@ static ooc_status seq_of(ooc_seq **out, ooc_stream *stream, uint64_t total_bytes
 ooc_status ooc_npz_seq(ooc_seq **out, const ooc_zip *z, const char *name, ooc_npy *npy,
                        ooc_err *err)
 {
-    char member[300];
+    char member[64], full_name[512];
     const ooc_zip_member *m;
     ooc_stream *stream;
     ooc_npy own;
@@ -71,11 +71,12 @@ ooc_status ooc_npz_seq(ooc_seq **out, const ooc_zip *z, const char *name, ooc_np
     snprintf(member, sizeof member, "%s.npy", name);
     m = ooc_zip_find(z, member);
     if (!m)
-        return ooc_fail(err, OOC_E_FORMAT, "the archive has no member %s", member);
+        return ooc_fail(err, OOC_E_FORMAT, "%s: has no member %s", ooc_zip_path(z), member);
+    snprintf(full_name, sizeof full_name, "%s: %s", ooc_zip_path(z), member);
     st = ooc_zip_stream(&stream, z, m, err);
     if (st)
         return st;
-    return seq_of(out, stream, m->unpacked_bytes, member, npy ? npy : &own, err);
+    return seq_of(out, stream, m->unpacked_bytes, full_name, npy ? npy : &own, err);
 }
 
 ooc_status ooc_npy_file_seq(ooc_seq **out, int *fd, const char *path, ooc_err *err)

@@ -18,6 +18,7 @@
 
 #define BATCH_ENTRIES_MAX ((uint64_t)1 << 20)
 #define AREA_BYTES_MIN    ((uint64_t)1 << 20)
+#define STREAM_AREA_MAX   ((uint64_t)128 << 20)
 
 static uint32_t choose_panel(const ooc_planner_request *r)
 {
@@ -98,16 +99,18 @@ ooc_status ooc_memory_plan_make(ooc_memory_plan *out, const ooc_planner_request 
     if (fixed + batch_min + area_min > r->ram_budget)
         return refuse(r, out->tile_bytes, fixed + batch_min + area_min, err);
     left = r->ram_budget - fixed;
-    /* A tenth of what is left for the batch, at most half for the area unless everything fits it,
-     * the rest for rows that are longer than a tile. */
+    /* A tenth of what is left for the batch, a half (where rows stream, less) for the area unless
+     * everything fits it, the rest for rows that are longer than a tile. */
     out->batch_entries = (uint32_t)ooc_max_u64(
         ooc_min_u64(left / 10 / batch_entry_bytes(r), BATCH_ENTRIES_MAX), min_entries);
     out->batch_bytes = out->batch_entries * batch_entry_bytes(r);
     left -= out->batch_bytes;
-    if (whole && whole <= left)
+    if (r->streams)
+        out->area_bytes = ooc_max_u64(ooc_min_u64(left / 4, STREAM_AREA_MAX), area_min);
+    else if (whole && whole <= left)
         out->area_bytes = ooc_max_u64(whole, area_min);
     else
-        out->area_bytes = ooc_max_u64(left / 4 * 3, area_min);
+        out->area_bytes = ooc_max_u64(left / 2, area_min);
     out->may_spill = !whole || whole > out->area_bytes;
     /* A batch must always fit an empty area. */
     fit = out->area_bytes / ooc_order_entry_bytes(r->wide) / r->expand;

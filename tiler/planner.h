@@ -10,6 +10,7 @@ typedef struct {
     uint64_t ram_budget;
     uint64_t source_bytes; /* what the source holds */
     uint64_t max_entries;  /* of the source, OOC_ENTRIES_UNKNOWN */
+    bool streams;          /* rows are finished on the way: the area needs to hold few of them */
     uint32_t min_batch;    /* of the source */
     uint32_t n_threads;
     uint32_t expand; /* entries that one entry of the source becomes (--part stack: 4) */

@@ -24,9 +24,10 @@ static ooc_status read_format(const ooc_zip *z, char format[16], ooc_err *err)
     ooc_status st;
 
     if (!m)
-        return ooc_fail(
-            err, OOC_E_FORMAT,
-            "no member format.npy: this is not a matrix saved by scipy.sparse.save_npz");
+        return ooc_fail(err, OOC_E_FORMAT,
+                        "%s: has no member format.npy, so it was not saved by "
+                        "scipy.sparse.save_npz",
+                        ooc_zip_path(z));
     st = ooc_zip_stream(&stream, z, m, err);
     if (st)
         return st;
@@ -70,7 +71,8 @@ static ooc_status open_matrix(ooc_source **out, ooc_zip *z, const char *path, oo
     p.by_columns = !st && strcmp(format, "csc") == 0;
     if (!st && !triples && !p.by_columns && strcmp(format, "csr") != 0)
         st = ooc_fail(err, OOC_E_UNSUPPORTED,
-                      "a matrix of SciPy's format '%s'; save it as csr, csc or coo", format);
+                      "%s: a matrix of SciPy's format '%s'; save it as csr, csc or coo", path,
+                      format);
     if (!st)
         st = ooc_npz_seq(&p.val, z, "data", NULL, err);
     if (!st)
@@ -92,10 +94,7 @@ static ooc_status open_npz(ooc_source **out, const ooc_source_request *request, 
     ooc_zip *z;
     ooc_status st = ooc_zip_open(&z, request->path, err);
 
-    if (st)
-        return st;
-    st = open_matrix(out, z, request->path, err);
-    return st ? ooc_fail_wrap(err, st, "%s", request->path) : OOC_OK;
+    return st ? st : open_matrix(out, z, request->path, err);
 }
 
 /* A zip file whose first member is an array. */

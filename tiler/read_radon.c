@@ -247,4 +247,5 @@ const ooc_format ooc_format_radon = {.name = "radon",
                                      .what = "radon:VIEWSxDETECTORS:IMAGE, a CT matrix made on the "
                                              "way (Joseph's interpolation)",
                                      .fits_name = starts,
+                                     .no_file = true,
                                      .open = open_radon};

@@ -98,6 +98,7 @@ typedef struct {
     const char *what; /* for the help text: "Matrix Market, FILE.mtx[.gz]" */
     bool (*fits_content)(const ooc_probe *p); /* NULL: never found by content */
     bool (*fits_name)(const char *path);      /* NULL: never found by name */
+    bool no_file; /* INPUT names no file: entries are made from the name */
     ooc_status (*open)(ooc_source **out, const ooc_source_request *request, ooc_err *err);
 } ooc_format;
 

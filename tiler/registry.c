@@ -118,7 +118,8 @@ static ooc_status find(const ooc_format **out, const char *from, const char *pat
         if (ooc_format_at(i)->fits_content && ooc_format_at(i)->fits_content(p))
             *out = ooc_format_at(i);
     for (size_t i = 0; !st && !*out && ooc_format_at(i); i++)
-        if (ooc_format_at(i)->fits_name && ooc_format_at(i)->fits_name(path))
+        if (ooc_format_at(i)->fits_name && ooc_format_at(i)->fits_name(path) &&
+            (p->is_file || ooc_format_at(i)->no_file))
             *out = ooc_format_at(i);
     if (!st && !*out && !p->is_file && !p->is_dir)
         st =

@@ -232,6 +232,11 @@ void ooc_zip_close(ooc_zip *z)
     ooc_free(z);
 }
 
+const char *ooc_zip_path(const ooc_zip *z)
+{
+    return z->path;
+}
+
 uint64_t ooc_zip_count(const ooc_zip *z)
 {
     return z->n;

@@ -20,6 +20,7 @@ typedef struct ooc_zip ooc_zip;
 
 ooc_status ooc_zip_open(ooc_zip **out, const char *path, ooc_err *err);
 void ooc_zip_close(ooc_zip *z); /* NULL is allowed; after all its streams */
+const char *ooc_zip_path(const ooc_zip *z);
 uint64_t ooc_zip_count(const ooc_zip *z);
 const ooc_zip_member *ooc_zip_at(const ooc_zip *z, uint64_t i);
 const ooc_zip_member *ooc_zip_find(const ooc_zip *z, const char *name); /* NULL: not there */

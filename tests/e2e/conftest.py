@@ -4,11 +4,12 @@ STREAM_TRAIN_BUILD names the build folder (default: build/ in the tree). Every t
 temporary folder of its own.
 """
 
+import json
 import os
 import pathlib
 import signal
 import subprocess
-import time
+import sys
 
 import pytest
 
@@ -46,26 +47,35 @@ def run(tmp_path):
     return call
 
 
+# A process begins with the peak of the one that starts it (it shares that one's memory until exec),
+# and pytest's is large: so a small process starts the command and reads the peak of its child.
+LAUNCHER = """
+import json, resource, subprocess, sys, time
+begin = time.monotonic()
+code = subprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL)
+peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+print(json.dumps([code, time.monotonic() - begin, peak]))
+"""
+
+
 class Measured:
     """What a finished command took."""
 
-    def __init__(self, seconds, usage):
-        self.seconds, self.peak_bytes = seconds, usage.ru_maxrss * 1024
+    def __init__(self, seconds, peak_bytes):
+        self.seconds, self.peak_bytes = seconds, peak_bytes
 
 
 @pytest.fixture
 def measure(tmp_path):
-    """measure("tile-convert", ...): runs to success; its wall time and peak resident memory."""
+    """measure("tile-convert", ...): runs to success; its wall time and peak resident memory (no
+    less than that of a small Python process, 10 MB)."""
 
     def call(name, *args):
-        begin = time.monotonic()
-        with open(tmp_path / "stderr", "wb") as err:
-            process = subprocess.Popen(command(name, *args), cwd=tmp_path, stderr=err,
-                                       stdout=subprocess.DEVNULL)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = status  # reaped here, not by Popen
-        assert status == 0, f"{name} {args}: {(tmp_path / 'stderr').read_text()}"
-        return Measured(time.monotonic() - begin, usage)
+        done = subprocess.run([sys.executable, "-I", "-S", "-c", LAUNCHER, *command(name, *args)],
+                              capture_output=True, text=True, cwd=tmp_path)
+        code, seconds, peak = json.loads(done.stdout)
+        assert code == 0, f"{name} {args}: {done.stderr}"
+        return Measured(seconds, peak)
 
     return call
 
