@@ -11,9 +11,9 @@ typedef struct {
     ooc_index_parts p;
     char *name;
     uint64_t n_entries, at;
-    /* compressed: */
+    /* compressed and dense: */
     uint64_t major, n_major; /* the row (column) that is being read */
-    uint64_t major_end;      /* its entries end here */
+    uint64_t major_end;      /* its entries end here (dense: the next minor index) */
     uint64_t ptr[PTR_BLOCK];
     size_t ptr_at, ptr_held;
 } index_source;
@@ -70,7 +70,7 @@ static ooc_status new_source(index_source **out, const ooc_index_parts *p, ooc_e
     }
     s->p = *p;
     s->name = name;
-    s->n_entries = p->col->n_items;
+    s->n_entries = p->col ? p->col->n_items : p->val->n_items;
     s->base.close = close_index;
     s->base.info = (ooc_source_info){.n_rows = p->n_rows,
                                      .n_cols = p->n_cols,
@@ -229,6 +229,10 @@ static ooc_status next_compressed(ooc_source *base, ooc_batch *b, ooc_pool *pool
     b->settled = s->major;
     b->end = n < b->capacity || (s->major + 1 == s->n_major && s->at == s->major_end);
     base->done = s->n_entries ? (double)s->at / (double)s->n_entries : 1;
+    if (b->end && s->p.exact_length && s->at != s->n_entries)
+        return ooc_fail(err, OOC_E_FORMAT, "%s: the rows have %llu entries in all, not %llu",
+                        s->p.ptr->name, (unsigned long long)s->at,
+                        (unsigned long long)s->n_entries);
     return b->end ? finish(s, err) : OOC_OK;
 }
 
@@ -259,6 +263,63 @@ ooc_status ooc_compressed_source(ooc_source **out, const ooc_index_parts *parts,
     if (!st && s->n_major)
         st = next_major(s, err);
     if (st) {
+        close_index(&s->base);
+        return st;
+    }
+    *out = &s->base;
+    return OOC_OK;
+}
+
+/* --- dense --- */
+
+static ooc_status next_dense(ooc_source *base, ooc_batch *b, ooc_pool *pool, ooc_err *err)
+{
+    index_source *s = (index_source *)base;
+    uint64_t *major = s->p.by_columns ? b->col : b->row, *minor = s->p.by_columns ? b->row : b->col;
+    uint64_t n_minor = s->p.by_columns ? s->p.n_rows : s->p.n_cols;
+    uint32_t n = (uint32_t)ooc_min_u64(b->capacity, s->n_entries - s->at), kept = 0;
+    ooc_status st = ooc_seq_read_value(s->p.val, b->val, b->imag, n, err);
+
+    (void)pool;
+    if (st)
+        return st;
+    for (uint32_t i = 0; i < n; i++) {
+        if (b->val[i] != 0 || (b->imag && b->imag[i] != 0)) { /* also where it is not a number */
+            major[kept] = s->major;
+            minor[kept] = s->major_end;
+            b->val[kept] = b->val[i];
+            if (b->imag)
+                b->imag[kept] = b->imag[i];
+            kept++;
+        }
+        if (++s->major_end == n_minor) {
+            s->major_end = 0;
+            s->major++;
+        }
+    }
+    s->at += n;
+    ooc_batch_cut(b, kept);
+    b->settled = s->major;
+    base->done = s->n_entries ? (double)s->at / (double)s->n_entries : 1;
+    b->end = s->at == s->n_entries;
+    return b->end ? finish(s, err) : OOC_OK;
+}
+
+ooc_status ooc_dense_source(ooc_source **out, const ooc_index_parts *parts, ooc_err *err)
+{
+    uint64_t n;
+    index_source *s;
+    ooc_status st = new_source(&s, parts, err);
+
+    *out = NULL;
+    if (st)
+        return st;
+    s->base.next = next_dense;
+    s->base.info.settles = parts->by_columns ? OOC_SETTLES_COLS : OOC_SETTLES_ROWS;
+    if (!ooc_mul_u64(parts->n_rows, parts->n_cols, &n) || n != s->n_entries) {
+        st = ooc_fail(err, OOC_E_FORMAT, "%s: has %llu values, not %llu x %llu", parts->val->name,
+                      (unsigned long long)s->n_entries, (unsigned long long)parts->n_rows,
+                      (unsigned long long)parts->n_cols);
         close_index(&s->base);
         return st;
     }

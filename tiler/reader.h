@@ -105,6 +105,8 @@ typedef struct {
 extern const ooc_format ooc_format_mtx;
 extern const ooc_format ooc_format_npz;
 extern const ooc_format ooc_format_npy_dir;
+extern const ooc_format ooc_format_pt;
+extern const ooc_format ooc_format_petsc;
 extern const ooc_format ooc_format_radon;
 extern const ooc_format ooc_format_tiles;
 

@@ -12,7 +12,8 @@
 #include <zlib.h>
 
 static const ooc_format *const formats[] = {
-    &ooc_format_mtx, &ooc_format_npz, &ooc_format_npy_dir, &ooc_format_radon, &ooc_format_tiles,
+    &ooc_format_mtx,     &ooc_format_npz,   &ooc_format_pt,    &ooc_format_petsc,
+    &ooc_format_npy_dir, &ooc_format_radon, &ooc_format_tiles,
 };
 
 const ooc_format *ooc_format_at(size_t n)

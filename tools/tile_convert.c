@@ -109,6 +109,8 @@ static const char *about(void)
     return text;
 }
 
+/* The places are those of ooc_part. */
+static const char *const parts[] = {"none", "real", "imag", "abs", "stack", NULL};
 static const char *const values[] = {"f32", "f64", "f16", "bf16", NULL};
 
 int main(int argc, char **argv)
@@ -116,6 +118,7 @@ int main(int argc, char **argv)
     ooc_convert_opts o = {.ram_budget = DEFAULT_RAM_BUDGET};
     const char *codec = "auto";
     int vtype = OOC_F32; /* the places in values[] are those of ooc_dtype */
+    int part = OOC_PART_NONE;
     uint64_t panel_columns = 0;
     const ooc_opt opts[] = {
         {.name = "from",
@@ -128,6 +131,16 @@ int main(int argc, char **argv)
          .out = &vtype,
          .choices = values,
          .help = "type that values are stored in (default f32); f16 and bf16 round"},
+        {.name = "key",
+         .kind = OOC_OPT_STRING,
+         .out = &o.key,
+         .value = "NAME",
+         .help = "the matrix inside INPUT, where there are several"},
+        {.name = "part",
+         .kind = OOC_OPT_CHOICE,
+         .out = &part,
+         .choices = parts,
+         .help = "what becomes of complex values; stack: [Re -Im; Im Re]"},
         {.name = "transpose",
          .kind = OOC_OPT_FLAG,
          .out = &o.transpose,
@@ -203,6 +216,7 @@ int main(int argc, char **argv)
     o.input = cli.args[0];
     o.output = cli.args[1];
     o.vtype = (ooc_dtype)vtype;
+    o.part = (ooc_part)part;
     o.panel_columns = (uint32_t)panel_columns;
     o.n_threads = (uint32_t)cli.threads;
     o.progress = show;
