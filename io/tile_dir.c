@@ -45,8 +45,9 @@ static ooc_status check_pieces(const ooc_stored_tile *t, const uint8_t *rec, uin
             return ooc_fail_at(err, OOC_E_UNSUPPORTED, t->info.file_off + off, (int64_t)t->k,
                                "%s: tile %llu uses codec %u, not known here", t->store->path,
                                (unsigned long long)t->k, codec);
-        if (i >= n && (bytes || codec))
-            return ooc_tile_fail(t, err, off, "a piece that its values do not have");
+        if ((i >= n && bytes) || (!bytes && codec))
+            return ooc_tile_fail(t, err, off, "piece %u has a size or a codec without the other",
+                                 i);
         *sum += bytes;
     }
     for (uint32_t i = OOC_CHK_RESERVED_END; i < OOC_CHK_SIZE; i++)
