@@ -8,8 +8,8 @@
 #include <string.h>
 
 static const char *const site_names[OOC_FAULT_N] = {
-    "alloc", "read",   "short-read", "eintr", "write",  "short-write",
-    "sync",  "rename", "open",       "uring", "device",
+    "alloc", "read",   "short-read", "eintr", "write",   "short-write",
+    "sync",  "rename", "open",       "uring", "tmpfile", "device",
 };
 
 static struct {

@@ -22,6 +22,7 @@ typedef enum {
     OOC_FAULT_RENAME,      /* rename fails: EIO                            name: rename */
     OOC_FAULT_OPEN,        /* open fails: EMFILE                           name: open */
     OOC_FAULT_URING,       /* io_uring is refused: EPERM                   name: uring */
+    OOC_FAULT_TMPFILE,     /* unnamed files are refused: EOPNOTSUPP       name: tmpfile */
     OOC_FAULT_DEVICE,      /* a device call fails                          name: device */
     OOC_FAULT_N
 } ooc_fault_site;

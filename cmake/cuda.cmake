@@ -1,5 +1,9 @@
-# CUDA: OOC_HAVE_CUDA is on where nvcc is found (and OOC_CUDA is). OOC_HAVE_CXX: a C++ compiler for
-# tests/cudasim, which runs the .cu files without a card.
+# CUDA and C++.
+#
+# OOC_HAVE_CUDA: nvcc was found (and OOC_CUDA is on): the CUDA backend is built.
+# OOC_HAVE_CXX:  there is a C++ compiler for tests/cudasim, which runs the .cu files without a card.
+# Neither is needed for the rest. Sources keep to the CUDA 12.0 API, so that any toolkit from 12.0 on, and
+# so the driver that a user has, will do.
 include(CheckLanguage)
 check_language(CXX)
 if(CMAKE_CXX_COMPILER)
@@ -14,5 +18,29 @@ if(CMAKE_CXX_COMPILER)
   target_compile_options(ooc_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${OOC_CXX_WARNINGS}>")
 else()
   set(OOC_HAVE_CXX OFF)
-  message(STATUS "no C++ compiler: the CUDA code is neither built nor simulated")
+  message(STATUS "No C++ compiler: the CUDA code is neither built nor simulated")
 endif()
+
+set(OOC_HAVE_CUDA OFF)
+if(OOC_CUDA AND OOC_HAVE_CXX AND NOT OOC_SANITIZE)
+  find_program(OOC_NVCC nvcc HINTS /usr/local/cuda/bin $ENV{CUDA_HOME}/bin $ENV{CUDA_PATH}/bin)
+  if(OOC_NVCC)
+    if(NOT CMAKE_CUDA_COMPILER)
+      set(CMAKE_CUDA_COMPILER ${OOC_NVCC})
+    endif()
+    # RTX 3090 (sm_86), H100 (sm_90), and PTX for newer cards.
+    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+      set(CMAKE_CUDA_ARCHITECTURES 86-real 90)
+    endif()
+    enable_language(CUDA)
+    set(CMAKE_CUDA_STANDARD 17)
+    find_package(CUDAToolkit 12.0 REQUIRED)
+    set(OOC_HAVE_CUDA ON)
+    set(OOC_NVCC_FLAGS --fmad=true -Xcompiler=-Wall,-Wextra,-Wundef)
+    if(OOC_WERROR)
+      list(APPEND OOC_NVCC_FLAGS -Werror=all-warnings)
+    endif()
+    target_compile_options(ooc_flags INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:${OOC_NVCC_FLAGS}>")
+  endif()
+endif()
+message(STATUS "CUDA backend: ${OOC_HAVE_CUDA}")

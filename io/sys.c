@@ -254,6 +254,15 @@ static ooc_status open_named(ooc_new_file *f, ooc_err *err)
     return st;
 }
 
+static int open_unnamed(const char *dir)
+{
+    if (ooc_fault_hit(OOC_FAULT_TMPFILE)) {
+        errno = EOPNOTSUPP;
+        return -1;
+    }
+    return open_fd(dir, O_RDWR | O_TMPFILE);
+}
+
 ooc_status ooc_new_file_open(ooc_new_file *f, const char *path, bool force, ooc_err *err)
 {
     char dir[PATH_MAX];
@@ -270,7 +279,7 @@ ooc_status ooc_new_file_open(ooc_new_file *f, const char *path, bool force, ooc_
         return ooc_fail(err, OOC_E_NOMEM, "%s: no memory for its name", path);
     /* Giving an unnamed file its name goes through /proc. */
     if (access("/proc/self/fd", X_OK) == 0) {
-        f->fd = open_fd(dir, O_RDWR | O_TMPFILE);
+        f->fd = open_unnamed(dir);
         if (f->fd >= 0)
             return OOC_OK;
         if (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL) {
@@ -304,9 +313,6 @@ static int link_unnamed(int fd, const char *name)
     return linkat(AT_FDCWD, proc, AT_FDCWD, name, AT_SYMLINK_FOLLOW);
 }
 
-/* link() refuses an existing name, so without force nothing can be replaced by accident, even if
- * the name appeared meanwhile. With force the unnamed file gets a temporary name first, because
- * only rename() replaces atomically. */
 static ooc_status give_tmp_name(ooc_new_file *f, ooc_err *err)
 {
     for (unsigned n = 0; n < MAX_TMP_NAMES; n++) {
@@ -324,49 +330,68 @@ static ooc_status give_tmp_name(ooc_new_file *f, ooc_err *err)
     return OOC_E_IO;
 }
 
-static ooc_status put_in_place(ooc_new_file *f, ooc_err *err)
+/* Give the file its name where nothing has it: -1 with errno EEXIST otherwise, even if the name
+ * appeared only now. */
+static int place_new(const ooc_new_file *f)
 {
     int rc;
 
-    if (!f->tmp_path && f->force) {
-        ooc_status st = give_tmp_name(f, err);
-
-        if (st)
-            return st;
-    }
     if (!f->tmp_path)
-        rc = link_unnamed(f->fd, f->path);
-    else if (fault_rename() != 0)
-        rc = -1;
-    else if (f->force)
-        rc = rename(f->tmp_path, f->path);
-    else {
-        rc = renameat2(AT_FDCWD, f->tmp_path, AT_FDCWD, f->path, RENAME_NOREPLACE);
-        if (rc != 0 && (errno == EINVAL || errno == ENOSYS) && access(f->path, F_OK) != 0)
-            rc = rename(f->tmp_path, f->path); /* the file system knows no NOREPLACE */
+        return link_unnamed(f->fd, f->path);
+    if (fault_rename() != 0)
+        return -1;
+    rc = renameat2(AT_FDCWD, f->tmp_path, AT_FDCWD, f->path, RENAME_NOREPLACE);
+    if (rc != 0 && (errno == EINVAL || errno == ENOSYS)) {
+        /* The file system knows no NOREPLACE. */
+        if (access(f->path, F_OK) != 0)
+            return rename(f->tmp_path, f->path);
+        errno = EEXIST;
     }
-    if (rc == 0) {
+    return rc;
+}
+
+/* Only rename() replaces atomically, so an unnamed file gets a temporary name first. */
+static ooc_status replace_old(ooc_new_file *f, ooc_err *err)
+{
+    ooc_status st = f->tmp_path ? OOC_OK : give_tmp_name(f, err);
+
+    if (st)
+        return st;
+    if (fault_rename() != 0 || rename(f->tmp_path, f->path) != 0)
+        return ooc_fail_errno(err, OOC_E_IO, "%s: cannot put the new file in place", f->path);
+    drop_tmp_path(f);
+    return OOC_OK;
+}
+
+static ooc_status put_in_place(ooc_new_file *f, bool *replaced, ooc_err *err)
+{
+    *replaced = false;
+    if (place_new(f) == 0) {
         drop_tmp_path(f);
         return OOC_OK;
     }
-    if (errno == EEXIST)
+    if (errno != EEXIST)
+        return ooc_fail_errno(err, OOC_E_IO, "%s: cannot put the new file in place", f->path);
+    if (!f->force)
         return ooc_fail(err, OOC_E_ARG, "%s: appeared meanwhile (--force replaces it)", f->path);
-    return ooc_fail_errno(err, OOC_E_IO, "%s: cannot put the new file in place", f->path);
+    *replaced = true;
+    return replace_old(f, err);
 }
 
 ooc_status ooc_new_file_commit(ooc_new_file *f, ooc_err *err)
 {
+    bool replaced;
     ooc_status st;
 
     if (sync_fd(f->fd) != 0)
         return ooc_fail_errno(err, OOC_E_IO, "%s: cannot sync", f->path);
-    st = put_in_place(f, err);
+    st = put_in_place(f, &replaced, err);
     if (st)
         return st;
     st = sync_folder(f->path, err);
     /* It may not survive a power cut, so it must not look done. A replaced file is gone already:
      * then the new one, which is complete, is better than nothing. */
-    if (st && !f->force)
+    if (st && !replaced)
         (void)unlink(f->path);
     return st;
 }

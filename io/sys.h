@@ -35,7 +35,8 @@ typedef struct {
 /* `path` exists and !force, or is no regular file: OOC_E_ARG. On failure nothing is held. */
 ooc_status ooc_new_file_open(ooc_new_file *f, const char *path, bool force, ooc_err *err);
 /* fsync, put it in place (atomically replacing an old one), fsync the folder. After failure `path`
- * is as it was before; only if the last step fails with force, it holds the new, complete file. */
+ * is as it was before; only if the last step fails and an old file was replaced, it holds the new,
+ * complete one. */
 ooc_status ooc_new_file_commit(ooc_new_file *f, ooc_err *err);
 /* Without a commit before, nothing stays. Needed after commit too; also takes {.fd = -1}. */
 void ooc_new_file_discard(ooc_new_file *f);

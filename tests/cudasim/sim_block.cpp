@@ -37,6 +37,7 @@ std::vector<warp> warps;
 std::vector<unsigned> ready; /* a ring of linear thread numbers */
 unsigned ready_head, ready_count;
 unsigned n_threads, n_done, n_at_barrier;
+bool interleave;
 std::vector<unsigned> at_barrier;
 std::vector<unsigned char> shared_dynamic, shared_static;
 std::vector<static_part> static_parts;
@@ -57,6 +58,19 @@ const size_t static_limit = 48 * 1024;
 void make_ready(unsigned t)
 {
     ready[(ready_head + ready_count++) % SIM_MAX_THREADS] = t;
+}
+
+/* Lanes that an exchange sets free. Mostly they go on at once: a warp runs as far as it can before
+ * another one begins, and its stacks stay in the cache. */
+void make_ready_lane(unsigned t)
+{
+    if (interleave) {
+        make_ready(t);
+        return;
+    }
+    ready_head = (ready_head + SIM_MAX_THREADS - 1) % SIM_MAX_THREADS;
+    ready[ready_head] = t;
+    ready_count++;
 }
 
 thread *self()
@@ -129,6 +143,7 @@ void run_block(uint64_t seed)
     }
     unsigned start = static_cast<unsigned>(seed % n_threads);
     bool backwards = (seed >> 32) & 1;
+    interleave = (seed >> 33 & 7) == 1;
     for (unsigned k = 0; k < n_threads; k++) {
         unsigned at = (start + k) % n_threads, t = backwards ? n_threads - 1 - at : at;
 
@@ -186,7 +201,7 @@ const uint64_t *sim_warp_exchange(sim_collective what, unsigned mask, uint64_t m
     w.arrived = 0;
     w.generation++;
     for (unsigned i = 0; i < 31; i++)
-        make_ready(w.waiting[i]);
+        make_ready_lane(w.waiting[i]);
     return buf;
 }
 

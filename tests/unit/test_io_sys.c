@@ -110,6 +110,9 @@ static void new_files(void **state)
 }
 
 #if OOC_ENABLE_FAULTS
+static const ooc_fault_site sites[] = {OOC_FAULT_ALLOC, OOC_FAULT_OPEN,        OOC_FAULT_WRITE,
+                                       OOC_FAULT_SYNC,  OOC_FAULT_SHORT_WRITE, OOC_FAULT_RENAME};
+
 /* Make the n-th visit of `site` fail, n = 1, 2, ..., until a run has no such visit. */
 static void each_fault(ooc_fault_site site, bool force)
 {
@@ -145,14 +148,42 @@ static void each_fault(ooc_fault_site site, bool force)
 }
 #endif
 
+/* File systems without unnamed files: NAME.tmp.PID stands in. */
+static void named_files(void **state)
+{
+    (void)state;
+#if OOC_ENABLE_FAULTS
+    ooc_new_file f;
+    char stale[64];
+    FILE *left_over;
+    ooc_err err;
+
+    ooc_fault_set(OOC_FAULT_TMPFILE, 1, true);
+    new_files(state);
+    unlink("a");
+    snprintf(stale, sizeof stale, "a.tmp.%ld", (long)getpid());
+    left_over = fopen(stale, "w"); /* of a killed process that had our number */
+    assert_non_null(left_over);
+    fclose(left_over);
+    assert_int_equal(ooc_new_file_open(&f, "a", false, &err), OOC_OK);
+    assert_int_equal(files_here(), 2);
+    ooc_new_file_discard(&f);
+    assert_int_equal(access(stale, F_OK), 0);
+    unlink(stale);
+    for (size_t i = 0; i < sizeof sites / sizeof *sites; i++) {
+        each_fault(sites[i], false);
+        each_fault(sites[i], true);
+    }
+    ooc_fault_set(OOC_FAULT_TMPFILE, 0, false);
+#else
+    skip();
+#endif
+}
+
 static void faults(void **state)
 {
     (void)state;
 #if OOC_ENABLE_FAULTS
-    static const ooc_fault_site sites[] = {OOC_FAULT_ALLOC,       OOC_FAULT_OPEN,
-                                           OOC_FAULT_WRITE,       OOC_FAULT_SYNC,
-                                           OOC_FAULT_SHORT_WRITE, OOC_FAULT_RENAME};
-
     for (size_t i = 0; i < sizeof sites / sizeof *sites; i++) {
         each_fault(sites[i], false);
         each_fault(sites[i], true);
@@ -202,6 +233,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(new_files, enter_folder, leave_folder),
+        cmocka_unit_test_setup_teardown(named_files, enter_folder, leave_folder),
         cmocka_unit_test_setup_teardown(faults, enter_folder, leave_folder),
         cmocka_unit_test_setup_teardown(reads, enter_folder, leave_folder),
     };
