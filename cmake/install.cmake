@@ -21,7 +21,7 @@ target_include_directories(streamtrain INTERFACE
 set(include_dir ${CMAKE_INSTALL_INCLUDEDIR}/streamtrain)
 install(FILES src/streamtrain.h DESTINATION ${include_dir})
 install(FILES base/err.h DESTINATION ${include_dir}/base)
-install(FILES kernels/tile_view.h DESTINATION ${include_dir}/kernels)
+install(FILES kernels/tile_view.h kernels/loss_hd.h DESTINATION ${include_dir}/kernels)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/streamtrain)
 install(TARGETS streamtrain EXPORT streamtrain LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
