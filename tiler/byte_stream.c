@@ -34,8 +34,11 @@ ooc_status ooc_stream_open(ooc_stream **out, const ooc_stream_opts *opts, ooc_er
     if (!s || !s->name || (opts->packed && !s->input))
         goto no_memory;
     if (opts->packed) {
-        if (inflateInit2(&s->z, opts->packed == OOC_PACKED_GZIP ? 16 + MAX_WBITS : -MAX_WBITS) !=
-            Z_OK)
+        static const int window_bits[] = {[OOC_PACKED_DEFLATE] = -MAX_WBITS,
+                                          [OOC_PACKED_ZLIB] = MAX_WBITS,
+                                          [OOC_PACKED_GZIP] = 16 + MAX_WBITS};
+
+        if (inflateInit2(&s->z, window_bits[opts->packed]) != Z_OK)
             goto no_memory;
         s->z_ready = true;
     } else if (s->opts.unpacked_bytes == UINT64_MAX)

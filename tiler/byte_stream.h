@@ -15,6 +15,7 @@
 typedef enum {
     OOC_PACKED_NOT = 0,
     OOC_PACKED_DEFLATE, /* raw, as in zip files */
+    OOC_PACKED_ZLIB,    /* with its checksum, as in MATLAB files */
     OOC_PACKED_GZIP     /* one or several members, each with its checksum */
 } ooc_packed;
 

@@ -107,13 +107,16 @@ extern const ooc_format ooc_format_npz;
 extern const ooc_format ooc_format_npy_dir;
 extern const ooc_format ooc_format_pt;
 extern const ooc_format ooc_format_petsc;
+extern const ooc_format ooc_format_h5;
+extern const ooc_format ooc_format_mat;
 extern const ooc_format ooc_format_radon;
 extern const ooc_format ooc_format_tiles;
 
 /* The n-th format, NULL behind the last. */
 const ooc_format *ooc_format_at(size_t n);
 
-/* Find the format (`from`: its name, or NULL: by content, then by name) and open the source.
+/* Find the format (`from`: its name, or NULL: by content, then by name) and open the source. Where
+ * no file has the whole path as its name, "FILE:KEY" means request->key = KEY.
  * OOC_E_ARG: no such format or file; OOC_E_FORMAT: no format fits, or the file is damaged. */
 ooc_status ooc_source_open(ooc_source **out, const char *from, const ooc_source_request *request,
                            ooc_err *err);

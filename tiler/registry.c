@@ -12,8 +12,8 @@
 #include <zlib.h>
 
 static const ooc_format *const formats[] = {
-    &ooc_format_mtx,     &ooc_format_npz,   &ooc_format_pt,    &ooc_format_petsc,
-    &ooc_format_npy_dir, &ooc_format_radon, &ooc_format_tiles,
+    &ooc_format_mtx,   &ooc_format_npz,     &ooc_format_pt,    &ooc_format_h5,    &ooc_format_mat,
+    &ooc_format_petsc, &ooc_format_npy_dir, &ooc_format_radon, &ooc_format_tiles,
 };
 
 const ooc_format *ooc_format_at(size_t n)
@@ -132,15 +132,47 @@ static ooc_status find(const ooc_format **out, const char *from, const char *pat
     return st;
 }
 
+/* "FILE:KEY" where FILE exists and the whole does not: *path gets a copy of FILE, *key points
+ * behind the colon. */
+static ooc_status split_key(char **path, const char **key, const char *text, ooc_err *err)
+{
+    struct stat info;
+
+    *path = NULL;
+    for (const char *c = strchr(text, ':'); c && stat(text, &info) != 0; c = strchr(c + 1, ':')) {
+        *path = ooc_strdup(text);
+        if (!*path)
+            return ooc_fail(err, OOC_E_NOMEM, "%s: no memory for its name", text);
+        (*path)[c - text] = 0;
+        if (stat(*path, &info) == 0) {
+            *key = c + 1;
+            return OOC_OK;
+        }
+        ooc_free(*path);
+        *path = NULL;
+    }
+    return OOC_OK;
+}
+
 ooc_status ooc_source_open(ooc_source **out, const char *from, const ooc_source_request *request,
                            ooc_err *err)
 {
+    ooc_source_request own = *request;
     const ooc_format *format;
+    char *path;
     ooc_status st;
 
     *out = NULL;
-    st = find(&format, from, request->path, err);
-    if (st)
-        return st;
-    return format->open(out, request, err);
+    st = split_key(&path, &own.key, request->path, err);
+    if (!st && path && request->key)
+        st = ooc_fail(err, OOC_E_ARG, "%s: names an object inside the file, and so does --key %s",
+                      request->path, request->key);
+    if (!st && path)
+        own.path = path;
+    if (!st)
+        st = find(&format, from, own.path, err);
+    if (!st)
+        st = format->open(out, &own, err);
+    ooc_free(path);
+    return st;
 }

@@ -23,7 +23,7 @@ USAGE
 }
 
 build_packages="gcc libc6-dev cmake ninja-build pkg-config libdnnl-dev liburing-dev libzstd-dev liblz4-dev
-libxxhash-dev libcjson-dev libzip-dev libpng-dev zlib1g-dev"
+libxxhash-dev libcjson-dev libhdf5-dev libpng-dev zlib1g-dev"
 test_packages="g++ libcmocka-dev clang clang-format clang-tidy libclang-rt-14-dev mandoc
 python3 python3-venv git ca-certificates"
 

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/parse.h"
 #include "tiler/convert.h"
+#include "tiler/export.h"
 #include "tools/cli.h"
 
 #include <stdio.h>
@@ -98,10 +99,11 @@ static void print_result(const ooc_cli *cli, const ooc_convert_result *r, double
 static const char *about(void)
 {
     static char text[2000];
-    size_t n =
-        (size_t)snprintf(text, sizeof text,
-                         "Convert a sparse matrix into a tile store. The format of INPUT is "
-                         "found by its\ncontent, then by its name. Formats (--from NAME):\n");
+    size_t n = (size_t)snprintf(
+        text, sizeof text,
+        "Convert a sparse matrix into a tile store, or a tile store into SciPy's .npz or "
+        "Matrix\nMarket text. The format of INPUT is "
+        "found by its\ncontent, then by its name. Formats (--from NAME):\n");
 
     for (size_t i = 0; ooc_format_at(i) && n < sizeof text; i++)
         n += (size_t)snprintf(text + n, sizeof text - n, "  %-7s %s\n", ooc_format_at(i)->name,
@@ -190,9 +192,11 @@ int main(int argc, char **argv)
          .help = "replace OUTPUT if it exists"},
         {0}};
     ooc_cli cli = {.prog = "tile-convert",
-                   .usage = "[options] INPUT OUTPUT.tiles",
+                   .usage = "[options] INPUT OUTPUT.tiles | FILE.tiles OUTPUT.npz|OUTPUT.mtx",
                    .about = about(),
                    .examples = "  tile-convert system.mtx.gz system.tiles\n"
+                               "  tile-convert cells.h5ad:layers/counts cells.tiles\n"
+                               "  tile-convert --transpose system.tiles transposed.npz\n"
                                "  tile-convert radon:700x384:640 ct640.tiles\n"
                                "  tile-convert --ram-budget 256M --tmp /scratch big.npz big.tiles\n"
                                "  tile-convert --tile-size 4M --codec raw ct640.tiles raw.tiles\n",
@@ -223,7 +227,7 @@ int main(int argc, char **argv)
     o.interrupted = interrupted;
     o.ctx = &p;
     ooc_cli_catch_signals(NULL, NULL);
-    st = ooc_convert(&o, &result, &err);
+    st = ooc_export_fits(o.output) ? ooc_export(&o, &result, &err) : ooc_convert(&o, &result, &err);
     if (p.what)
         ooc_progress_end(&p.line);
     if (st)
