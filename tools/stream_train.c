@@ -113,8 +113,8 @@ int main(int argc, char **argv)
     ooc_cli_catch_signals(NULL, NULL); /* the trainer is going */
     if (d.begun)
         ooc_progress_end(&d.progress);
-    ooc_trainer_close(trainer);
     if (!st || st == OOC_E_INTERRUPTED)
         print_result(&cli, &opts, &summary);
+    ooc_trainer_close(trainer);
     return st ? ooc_cli_fail(&cli, &err) : ooc_cli_finish(&cli, 0);
 }

@@ -7,13 +7,14 @@
 static ooc_status check_shape(const char *option, const char *what, const uint64_t shape[2],
                               uint64_t n, ooc_err *err)
 {
-    const uint64_t side = (uint64_t)sqrt((double)n);
+    uint64_t side = (uint64_t)sqrt((double)n);
     char example[64];
 
     if (shape[0] && shape[1] && shape[0] <= n / shape[1] && shape[0] * shape[1] == n)
         return OOC_OK;
-    snprintf(example, sizeof example, "%" PRIu64 "x%" PRIu64, side * side == n ? side : 1,
-             side * side == n ? side : n);
+    while (side > 1 && n % side)
+        side--;
+    snprintf(example, sizeof example, "%" PRIu64 "x%" PRIu64, side, n / side);
     if (!shape[0])
         return ooc_fail(err, OOC_E_ARG,
                         "%s is needed: %s has %" PRIu64 " entries, so give HEIGHTxWIDTH whose "

@@ -184,8 +184,8 @@ static ooc_status check_same_run(const ooc_tensor_file *f, const char *path, con
     if (!st && (!model || strcmp(model, model_now) != 0))
         st = ooc_fail(err, OOC_E_ARG, "--resume %s: that run had --model %.20s, this one has %s",
                       path, model ? model : "(none)", model_now);
-    if (!st && (!optimizer ||
-                (state->step > 0 && strcmp(optimizer, ooc_optim_kind_name(o->opts.kind)) != 0)))
+    if (!st && o && state->step > 0 &&
+        (!optimizer || strcmp(optimizer, ooc_optim_kind_name(o->opts.kind)) != 0))
         st =
             ooc_fail(err, OOC_E_ARG, "--resume %s: that run had --optimizer %.20s, this one has %s",
                      path, optimizer ? optimizer : "(none)", ooc_optim_kind_name(o->opts.kind));

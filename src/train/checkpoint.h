@@ -24,8 +24,8 @@ ooc_status ooc_gradients_save(const char *path, const ooc_model *m, void *buffer
 
 /* Weights alone. OOC_E_FORMAT where a tensor is missing, has another shape, or is none of ours. */
 ooc_status ooc_checkpoint_load_weights(const char *path, ooc_model *m, void *buffer, ooc_err *err);
-/* Weights, optimizer and step. state: in: how this run is; OOC_E_ARG if the file's run was another
- * one. out: the file's step. */
+/* Weights, optimizer (NULL: left out) and step. state: in: how this run is; OOC_E_ARG if the file's
+ * run was another one. out: the file's step. */
 ooc_status ooc_checkpoint_resume(const char *path, ooc_model *m, ooc_optimizer *optimizer,
                                  ooc_train_state *state, void *buffer, ooc_err *err);
 #endif

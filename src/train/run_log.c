@@ -6,24 +6,24 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <sys/resource.h>
-#include <unistd.h>
+#include <stdlib.h>
+#include <string.h>
 
+/* VmRSS and VmHWM: getrusage's maximum would count the parent's memory before exec, too. */
 uint64_t ooc_process_bytes(bool peak)
 {
-    unsigned long pages = 0;
-    struct rusage use;
-    FILE *f;
+    const char *key = peak ? "VmHWM:" : "VmRSS:";
+    unsigned long kib = 0;
+    char line[128];
+    FILE *f = fopen("/proc/self/status", "re");
 
-    if (peak)
-        return getrusage(RUSAGE_SELF, &use) == 0 ? (uint64_t)use.ru_maxrss * 1024 : 0;
-    f = fopen("/proc/self/statm", "re");
     if (!f)
         return 0;
-    if (fscanf(f, "%*u %lu", &pages) != 1)
-        pages = 0;
+    while (!kib && fgets(line, sizeof line, f))
+        if (strncmp(line, key, strlen(key)) == 0)
+            kib = strtoul(line + strlen(key), NULL, 10);
     fclose(f);
-    return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+    return (uint64_t)kib * 1024;
 }
 
 ooc_status ooc_run_log_open(ooc_run_log *log, const char *path, bool go_on, ooc_err *err)

@@ -82,7 +82,7 @@ typedef struct {
     uint64_t process_peak_bytes; /* what the system says of this process */
     bool interrupted;
     ooc_matrix_shape matrix;
-    ooc_matrix_stats stats; /* of the last step */
+    ooc_matrix_stats stats; /* of the last step; its strings live as long as the trainer */
     ooc_memory_report memory;
 } ooc_train_summary;
 

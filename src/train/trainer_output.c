@@ -4,11 +4,9 @@
 #include "base/checked.h"
 #include "io/npy.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 ooc_status ooc_trainer_checkpoint(ooc_trainer *t, ooc_err *err)
 {
@@ -123,8 +121,6 @@ ooc_status ooc_trainer_preview(ooc_trainer *t, ooc_err *err)
     ooc_batch batch;
     ooc_status st;
 
-    if (mkdir(t->opts.preview, 0777) != 0 && errno != EEXIST)
-        return ooc_fail_errno(err, OOC_E_IO, "--preview %s", t->opts.preview);
     ooc_loader_begin(t->eval_loader, &run);
     st = forward_next(t, set, &batch, err);
     if (!st)

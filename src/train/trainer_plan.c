@@ -96,19 +96,20 @@ static ooc_status take_ram(ooc_trainer *t, ooc_err *err)
     return st;
 }
 
+/* What would make the plan smaller; models don't matter to the RAM budget. */
 static ooc_status refuse(const ooc_trainer *t, const ooc_plan *plan, const char *option,
-                         uint64_t budget, ooc_err *err)
+                         uint64_t budget, bool model, ooc_err *err)
 {
-    char tiles[300] = "", hint[500];
+    const bool unet = t->opts.model == OOC_MODEL_UNET, mlp = t->opts.model == OOC_MODEL_MLP;
+    char tiles[300] = "a smaller --batch-size", hint[400];
 
     if (t->uses_engine)
         ooc_engine_advice(t->engine, tiles, sizeof tiles);
-    snprintf(hint, sizeof hint, "what would help: %s%s%s%s",
-             t->opts.batch > 1 ? "a smaller --batch-size; " : "",
-             t->opts.model == OOC_MODEL_UNET && !t->opts.recompute ? "--recompute; " : "",
-             t->opts.model == OOC_MODEL_UNET  ? "fewer --channels; "
-             : t->opts.model == OOC_MODEL_MLP ? "fewer --hidden; "
-                                              : "",
+    snprintf(hint, sizeof hint, "%s%s%s",
+             model && unet && !t->opts.recompute ? "--recompute would help; " : "",
+             model && unet  ? "fewer --channels would help; "
+             : model && mlp ? "fewer --hidden would help; "
+                            : "",
              tiles);
     return ooc_plan_refuse(plan, option, budget, hint, err);
 }
@@ -134,11 +135,11 @@ static ooc_status check_budgets(ooc_trainer *t, plans *p, ooc_err *err)
     plan_model(t, apart ? &p->model : &p->vram);
     plan_ram(t, &p->ram);
     if (p->vram.total > t->opts.vram_budget)
-        return refuse(t, &p->vram, "--vram-budget", t->opts.vram_budget, err);
+        return refuse(t, &p->vram, "--vram-budget", t->opts.vram_budget, !apart, err);
     if (apart && p->model.total > t->opts.model_budget)
-        return refuse(t, &p->model, "--model-budget", t->opts.model_budget, err);
+        return refuse(t, &p->model, "--model-budget", t->opts.model_budget, true, err);
     if (p->ram.total > t->opts.ram_budget)
-        return refuse(t, &p->ram, "--ram-budget", t->opts.ram_budget, err);
+        return refuse(t, &p->ram, "--ram-budget", t->opts.ram_budget, false, err);
     return OOC_OK;
 }
 

@@ -21,9 +21,6 @@ static void add_to_summary(ooc_trainer *t, const ooc_step_info *info)
     s->last_loss = info->loss;
     if (!isnan(info->val_loss))
         s->val_loss = info->val_loss;
-    s->read_bytes += info->read_bytes;
-    s->decoded_bytes += info->decoded_bytes;
-    s->tiles_read += info->tiles_read;
 }
 
 /* Checkpoint and preview, unless the end of the run writes them anyway. */
@@ -121,7 +118,6 @@ ooc_status ooc_trainer_run(ooc_trainer *t, ooc_train_summary *summary, ooc_err *
     } else {
         st = run_steps(t, err);
     }
-    t->sum.interrupted = st == OOC_E_INTERRUPTED;
     if (!st) {
         st = write_outputs(t, err);
     } else if (st == OOC_E_INTERRUPTED && t->opts.save) {
@@ -131,6 +127,7 @@ ooc_status ooc_trainer_run(ooc_trainer *t, ooc_train_summary *summary, ooc_err *
                    : ooc_fail(err, OOC_E_INTERRUPTED, "interrupted; go on with --resume %s",
                               t->opts.save);
     }
+    t->sum.interrupted = st == OOC_E_INTERRUPTED;
     finish_summary(t, begin);
     *summary = t->sum;
     log_st = st && st != OOC_E_INTERRUPTED ? OOC_OK

@@ -121,14 +121,27 @@ static ooc_status compute(ooc_trainer *t, const ooc_batch *b, double *loss, ooc_
     return st;
 }
 
+/* The engine's counters since the last call, added to the run's. */
+static ooc_matrix_stats account(ooc_trainer *t)
+{
+    ooc_matrix_stats stats = {.size = sizeof stats};
+
+    ooc_engine_get_stats(t->engine, &stats);
+    ooc_engine_reset_stats(t->engine);
+    t->sum.read_bytes += stats.read_bytes;
+    t->sum.decoded_bytes += stats.decoded_bytes;
+    t->sum.tiles_read += stats.tiles_read;
+    t->sum.stats = stats;
+    return stats;
+}
+
 ooc_status ooc_trainer_step(ooc_trainer *t, ooc_step_info *info, ooc_err *err)
 {
     const uint64_t begin = ooc_now_ns();
-    ooc_matrix_stats stats = {.size = sizeof stats};
+    ooc_matrix_stats stats;
     ooc_batch batch;
     ooc_status st;
 
-    ooc_engine_reset_stats(t->engine);
     st = ooc_loader_next(t->loader, &batch, err);
     if (!st)
         st = place(t, &t->train.set, &batch, err);
@@ -136,7 +149,7 @@ ooc_status ooc_trainer_step(ooc_trainer *t, ooc_step_info *info, ooc_err *err)
         st = compute(t, &batch, &info->loss, err);
     if (st)
         return st;
-    ooc_engine_get_stats(t->engine, &stats);
+    stats = account(t);
     info->lr = ooc_optimizer_rate(&t->optimizer.opts, t->step);
     info->step = ++t->step;
     info->epoch = batch.epoch + 1;
@@ -149,7 +162,6 @@ ooc_status ooc_trainer_step(ooc_trainer *t, ooc_step_info *info, ooc_err *err)
     info->read_seconds = (double)stats.read_wait_ns * 1e-9;
     info->device_peak_bytes = ooc_arena_peak(t->vram_arena);
     info->host_peak_bytes = ooc_arena_peak(t->ram_arena);
-    t->sum.stats = stats;
     return OOC_OK;
 }
 
@@ -178,6 +190,7 @@ ooc_status ooc_trainer_validate(ooc_trainer *t, double *loss, ooc_err *err)
         if (!st)
             sum += part * batch.n;
     }
+    account(t);
     *loss = sum / (double)n;
     return st ? st : check_loss(t, *loss, "validation ", err);
 }
