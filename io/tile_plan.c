@@ -168,8 +168,7 @@ static uint64_t row_bytes(const ooc_tile_plan *p, const ooc_csr_rows *rows, uint
            4ull * p->row_segs[r];
 }
 
-/* Chunks of about OOC_CHUNK_BYTES, but few enough that the run offsets (8 bytes a panel and chunk)
- * stay a small part of a tile with many panels. Writes first rows where `out` is given. */
+/* The number of chunks of about `target` bytes. Writes their first rows where `out` is given. */
 static uint32_t cut_chunks(ooc_tile_plan *p, const ooc_csr_rows *rows, uint64_t target,
                            uint32_t *out)
 {
@@ -193,9 +192,13 @@ static uint32_t cut_chunks(ooc_tile_plan *p, const ooc_csr_rows *rows, uint64_t 
     return n_chunks;
 }
 
-static uint64_t chunk_target(uint64_t n_panels)
+/* Small tiles still give several threads something to do; tiles with many panels get few chunks, so
+ * that the run offsets (8 bytes a panel and chunk) stay a small part of them. */
+static uint64_t chunk_target(uint64_t tile_bytes, uint64_t n_panels)
 {
-    return ooc_max_u64(OOC_CHUNK_BYTES, 64 * n_panels);
+    uint64_t target = ooc_max_u64(tile_bytes / 8, OOC_MIN_CHUNK_BYTES);
+
+    return ooc_max_u64(ooc_min_u64(target, OOC_CHUNK_BYTES), 64 * n_panels);
 }
 
 static ooc_status set_head(ooc_tile_plan *p, ooc_err *err)
@@ -311,7 +314,7 @@ ooc_status ooc_tile_plan_make(ooc_tile_plan *p, const ooc_csr_rows *rows, ooc_po
                               ooc_err *err)
 {
     struct sweep s = {.p = p, .rows = rows};
-    uint64_t target;
+    uint64_t bytes = 0, target;
     uint32_t *panel_id;
     ooc_status st = check_shape(rows, err);
 
@@ -329,7 +332,9 @@ ooc_status ooc_tile_plan_make(ooc_tile_plan *p, const ooc_csr_rows *rows, ooc_po
     find_constant(p, &s);
     for (uint32_t q = 0; q < p->n_all_panels; q++)
         p->n.n_panels += p->panel_index[q];
-    target = chunk_target(p->n.n_panels);
+    for (uint32_t r = 0; r < rows->n_rows; r++)
+        bytes += row_bytes(p, rows, r);
+    target = chunk_target(bytes, p->n.n_panels);
     p->rows_possible = p->n.n_entries > 0 && target / 4 <= OOC_ENCODE_ENTRIES;
     p->n.n_chunks = cut_chunks(p, rows, target, NULL);
     st = set_head(p, err);
@@ -357,7 +362,7 @@ uint64_t ooc_tile_plan_head_bytes(const ooc_tile_writer_opts *o, uint32_t n_rows
 
     n.n_panels = (uint32_t)ooc_min_u64(panels, n_segments);
     /* Two neighbours never fit one chunk together. */
-    n.n_chunks = (uint32_t)ooc_min_u64(n_rows, 2 * bytes / chunk_target(n.n_panels) +
+    n.n_chunks = (uint32_t)ooc_min_u64(n_rows, 2 * bytes / chunk_target(bytes, n.n_panels) +
                                                    2 * n_entries / OOC_ENCODE_ENTRIES + 2);
     return ooc_tile_layout_of(&n).seg_row;
 }

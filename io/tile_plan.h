@@ -7,8 +7,9 @@
 #include "io/tile_format.h"
 #include "io/tile_writer.h"
 
-/* The writer aims at chunks of this size in kernel form; rows are never cut. */
-#define OOC_CHUNK_BYTES (1u << 20)
+/* The writer aims at chunks of these sizes in kernel form; rows are never cut. */
+#define OOC_CHUNK_BYTES     (1u << 20)
+#define OOC_MIN_CHUNK_BYTES (128u << 10)
 /* Chunks with more entries (one long row) are written in kernel layout: this bounds the encoder's
  * memory. */
 #define OOC_ENCODE_ENTRIES (1u << 18)

@@ -2,10 +2,11 @@
  * kernel-form bytes decoded a second by one core.
  *
  *     bench_decode [VIEWSxDETECTORS:IMAGE [MIB_OF_KERNEL_FORM [PANEL_COLUMNS [ROUNDS]]]]
+ *     bench_decode FILE.tiles...
  *
- * A subset of the rows of that scan (Joseph's interpolation, docs in DESIGN of `radon:`), spread
- * over all angles in whole tiles. Stored bytes and decoded block are in memory; the codecs take
- * turns; the best of 7 rounds counts. */
+ * Without files: a subset of the rows of that scan (Joseph's interpolation, docs in DESIGN of
+ * `radon:`), spread over all angles in whole tiles. Stored bytes and decoded block are in memory;
+ * the codecs take turns; the best of 7 rounds counts. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "io/sys.h"
@@ -193,7 +194,7 @@ static void decode_store(struct measured *m)
         ooc_tile_info info;
 
         ooc_store_get_tile(m->store, k, &info);
-        check(ooc_sys_pread(ooc_store_fd(m->store), m->path, stored, info.stored_bytes,
+        check(ooc_sys_pread(ooc_store_fd(m->store), m->name, stored, info.stored_bytes,
                             info.file_off, &err),
               &err);
         begin = thread_ns();
@@ -209,6 +210,46 @@ static void decode_store(struct measured *m)
     ooc_pages_free(scratch, i->max_scratch_bytes);
 }
 
+static void print_store(const struct measured *m)
+{
+    const ooc_store_info *info = ooc_store_get_info(m->store);
+    double n = (double)info->n_entries, kernel = (double)info->kernel_bytes;
+
+    printf("%s: %.3f bytes an entry on disk, %.3f in kernel form; decoding %.2f GB/s a core "
+           "(%.3f ns an entry)",
+           m->name, (double)info->stored_bytes / n, kernel / n, kernel / m->best_s / 1e9,
+           m->best_s * 1e9 / n);
+    if (m->encode_s > 0)
+        printf("; encoding %.2f GB/s", kernel / m->encode_s / 1e9);
+    printf("\n");
+}
+
+static void measure(struct measured *m, size_t n, int rounds)
+{
+    for (int round = 0; round < rounds; round++)
+        for (size_t i = 0; i < n; i++)
+            decode_store(&m[i]);
+    for (size_t i = 0; i < n; i++) {
+        print_store(&m[i]);
+        ooc_store_close(m[i].store);
+    }
+}
+
+static int bench_files(int n, char **paths)
+{
+    struct measured m[16] = {0};
+    ooc_err err;
+
+    if (n > 16)
+        return 2;
+    for (int i = 0; i < n; i++) {
+        m[i].name = paths[i];
+        check(ooc_store_open(&m[i].store, paths[i], &err), &err);
+    }
+    measure(m, (size_t)n, ROUNDS);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     struct scan s = {700, 384, 512, 8192, 128u << 20};
@@ -217,31 +258,21 @@ int main(int argc, char **argv)
         {.name = "auto", .codec = OOC_CODEC_AUTO},
         {.name = "zstd", .codec = OOC_CODEC_ZSTD},
     };
-    ooc_pool *pool = need(ooc_pool_new(0));
+    size_t n = sizeof m / sizeof *m;
+    ooc_pool *pool;
     struct tiles t;
 
     if (argc > 1 && sscanf(argv[1], "%ux%u:%u", &s.views, &s.detectors, &s.image) != 3)
-        return 2;
+        return bench_files(argc - 1, argv + 1);
     if (argc > 2)
         s.kernel_bytes = strtoull(argv[2], NULL, 10) << 20;
     if (argc > 3)
         s.panel_columns = (uint32_t)strtoul(argv[3], NULL, 10);
     t = make_tiles(&s);
-    for (size_t i = 0; i < sizeof m / sizeof *m; i++)
+    pool = need(ooc_pool_new(0));
+    for (size_t i = 0; i < n; i++)
         write_store(&m[i], &s, &t, pool);
-    for (int round = 0; round < (argc > 4 ? atoi(argv[4]) : ROUNDS); round++)
-        for (size_t i = 0; i < sizeof m / sizeof *m; i++)
-            decode_store(&m[i]);
-    for (size_t i = 0; i < sizeof m / sizeof *m; i++) {
-        const ooc_store_info *info = ooc_store_get_info(m[i].store);
-        double n = (double)info->n_entries, kernel = (double)info->kernel_bytes;
-
-        printf("%-5s %.3f bytes an entry on disk, %.3f in kernel form; decoding %.2f GB/s a core "
-               "(%.3f ns an entry); encoding %.2f GB/s with %u threads\n",
-               m[i].name, (double)info->stored_bytes / n, kernel / n, kernel / m[i].best_s / 1e9,
-               m[i].best_s * 1e9 / n, kernel / m[i].encode_s / 1e9, ooc_pool_threads(pool));
-        ooc_store_close(m[i].store);
-    }
+    measure(m, n, argc > 4 ? atoi(argv[4]) : ROUNDS);
     free(t.off);
     free(t.col);
     free(t.val);
