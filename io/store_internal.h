@@ -62,6 +62,14 @@ typedef struct {
 
 ooc_scratch_layout ooc_scratch_layout_of(const ooc_tile_record *r);
 
+/* One more than the highest column index inside panel p that the matrix has. */
+static inline uint32_t ooc_panel_limit(const ooc_tile_view *v, uint64_t n_cols, uint32_t p)
+{
+    uint64_t left = n_cols - (uint64_t)v->panel_id[p] * v->n.panel_columns;
+
+    return left < v->n.panel_columns ? (uint32_t)left : v->n.panel_columns;
+}
+
 /* How far vectors may read behind (never write) a decoded plane or column array. */
 #define OOC_OVERREAD 64u
 

@@ -1,8 +1,7 @@
 /* Kernel-form arrays from a file, checked so that a kernel can trust them. */
+#include "io/checksum.h"
 #include "io/store_internal.h"
-#include "io/column_ops.h"
-
-#include <xxhash.h>
+#include "io/tile_emit.h"
 
 static const char *check_panels(const ooc_tile_view *v, uint64_t n_cols)
 {
@@ -61,47 +60,57 @@ const char *ooc_check_head(const ooc_tile_view *v, uint64_t n_cols)
     return what ? what : check_panels(v, n_cols);
 }
 
-static const char *check_run(const ooc_tile_view *v, uint64_t run, uint32_t limit)
+/* Columns of a segment panel may fall only where a segment of another row begins. The loops over
+ * entries are vectors and the one over segments has no branch that depends on the data, because
+ * there may be a segment every other entry. */
+static bool segments_ascend(const ooc_emit_ops *ops, const uint16_t *row, const uint16_t *len,
+                            uint32_t n_segs, const uint16_t *col, uint32_t n)
+{
+    bool splits = ops->count_not_above(row, n_segs) > 0; /* rows of several segments: rare */
+    uint32_t descents = 0;
+
+    for (uint32_t s = 1, at = len[0]; s < n_segs; at += len[s++]) {
+        bool falls = col[at] <= col[at - 1];
+
+        descents += falls;
+        if (splits && falls && row[s] == row[s - 1])
+            return false;
+    }
+    return descents == ops->count_not_above(col, n);
+}
+
+static const char *check_run(const ooc_tile_view *v, const ooc_emit_ops *ops, uint64_t run,
+                             uint32_t limit)
 {
     uint32_t p = (uint32_t)(run / v->n.n_chunks), c = (uint32_t)(run % v->n.n_chunks);
     uint32_t s0 = v->seg_off[run], n_segs = v->seg_off[run + 1] - s0;
-    bool pairs = v->len_base[p] == OOC_PAIR_PANEL;
-    const uint16_t *row = v->seg_row + s0, *len = NULL;
+    const uint16_t *row = v->seg_row + s0, *len;
     const uint16_t *col = v->col + v->ent_off[run];
-    uint32_t left = v->ent_off[run + 1] - v->ent_off[run], prev_row = 0, last = 0;
+    uint32_t n = v->ent_off[run + 1] - v->ent_off[run];
 
     if (!n_segs)
         return NULL;
-    if (!pairs)
-        len = v->seg_len + v->len_base[p] + (s0 - v->seg_off[(uint64_t)p * v->n.n_chunks]);
+    if (ops->count_below(row, n_segs))
+        return "rows that do not ascend";
     if (row[0] < v->chunk_row[c] || row[n_segs - 1] >= v->chunk_row[c + 1])
         return "a row outside its chunk";
-    for (uint32_t s = 0; s < n_segs; s++) {
-        uint32_t n = pairs ? 1 : len[s];
-
-        if (!n || n > left)
-            return "segment lengths that do not add up";
-        if (s && row[s] < prev_row)
-            return "rows that do not ascend";
-        if (s && row[s] == prev_row && col[0] <= last)
-            return "columns that do not ascend";
-        if (!ooc_columns_ascend(col, n))
-            return "columns that do not ascend";
-        prev_row = row[s];
-        last = col[n - 1];
-        if (last >= limit)
-            return "a column outside its panel";
-        col += n;
-        left -= n;
-    }
-    return left ? "segment lengths that do not add up" : NULL;
+    if (ops->highest(col, n) >= limit)
+        return "a column outside its panel";
+    if (v->len_base[p] == OOC_PAIR_PANEL)
+        return ops->count_pairs_not_above(row, col, n) ? "columns that do not ascend" : NULL;
+    len = v->seg_len + v->len_base[p] + (s0 - v->seg_off[(uint64_t)p * v->n.n_chunks]);
+    if (ops->sum_lengths(len, n_segs) != n)
+        return "segment lengths that do not add up";
+    return segments_ascend(ops, row, len, n_segs, col, n) ? NULL : "columns that do not ascend";
 }
 
 const char *ooc_check_runs(const ooc_tile_view *v, uint64_t n_cols, uint64_t r0, uint64_t r1)
 {
+    const ooc_emit_ops *ops = ooc_emit_ops_get();
+
     for (uint64_t r = r0; r < r1; r++) {
-        const char *what =
-            check_run(v, r, ooc_panel_limit(v, n_cols, (uint32_t)(r / v->n.n_chunks)));
+        uint32_t p = (uint32_t)(r / v->n.n_chunks);
+        const char *what = check_run(v, ops, r, ooc_panel_limit(v, n_cols, p));
 
         if (what)
             return what;
@@ -140,7 +149,7 @@ ooc_status ooc_decode_kernel_block(const ooc_stored_tile *t, uint32_t task, void
 
     if (end > t->info.kernel_bytes)
         end = t->info.kernel_bytes;
-    if (end > off && XXH3_64bits(form + off, end - off) !=
+    if (end > off && ooc_checksum(form + off, end - off) !=
                          ooc_get_u64(t->stored + t->dir_[OOC_DIR_CHUNKS] + (uint64_t)task * 8))
         return ooc_tile_fail(t, err, t->dir_[OOC_DIR_HEAD] + off,
                              "the checksum of block %u does not match", task);

@@ -1,10 +1,8 @@
 /* A ROWS chunk: checksum, byte planes, then entries into their panels. */
-#include "io/column_ops.h"
+#include "io/checksum.h"
 #include "io/piece_codec.h"
 #include "io/store_internal.h"
 #include "io/tile_emit.h"
-
-#include <xxhash.h>
 
 static uint64_t part(uint64_t *end, uint64_t bytes)
 {
@@ -27,7 +25,7 @@ ooc_scratch_layout ooc_scratch_layout_of(const ooc_tile_record *r)
     l.row_segs = part(&l.total, (uint64_t)r->max_chunk_rows * 4);
     l.seg_panel = part(&l.total, (uint64_t)r->max_chunk_segments * 2);
     l.seg_len = part(&l.total, (uint64_t)r->max_chunk_segments * 2);
-    l.col = part(&l.total, (uint64_t)r->max_chunk_entries * 2 + 2 * OOC_OVERREAD);
+    l.col = part(&l.total, (uint64_t)r->max_chunk_entries * 2 + OOC_OVERREAD);
     l.cursors = part(&l.total, (uint64_t)r->info.n.n_panels * sizeof(ooc_panel_cursor));
     return l;
 }
@@ -116,7 +114,7 @@ static bool set_cursors(const struct chunk *c, const ooc_tile_view *v)
 }
 
 static const char *emit(const struct chunk *c, const ooc_tile_view *head, void *block,
-                        const ooc_emit_ops *ops)
+                        const ooc_emit_ops *ops, uint32_t n_descents)
 {
     const ooc_tile_layout out = ooc_tile_layout_of(&head->n);
     uint32_t width = ooc_dtype_bytes(head->n.vtype);
@@ -129,6 +127,7 @@ static const char *emit(const struct chunk *c, const ooc_tile_view *head, void *
         .seg_panel = (const uint16_t *)(c->scratch + c->l.seg_panel),
         .seg_len = (const uint16_t *)(c->scratch + c->l.seg_len),
         .col = (const uint16_t *)(c->scratch + c->l.col),
+        .n_descents = n_descents,
         .cursor = (ooc_panel_cursor *)(c->scratch + c->l.cursors),
         .seg_row = (uint16_t *)(b + out.seg_row),
         .seg_len_out = (uint16_t *)(b + out.seg_len),
@@ -186,10 +185,11 @@ ooc_status ooc_decode_rows_chunk(const ooc_stored_tile *t, uint32_t chunk, void 
         .l = ooc_scratch_layout_of(&t->store->tiles[t->k]),
         .scratch = scratch,
     };
+    uint32_t n_descents;
     const char *what;
     ooc_status st;
 
-    if (XXH3_64bits(t->stored + c.off, c.stored_bytes) != ooc_get_u64(rec + OOC_CHK_HASH))
+    if (ooc_checksum(t->stored + c.off, c.stored_bytes) != ooc_get_u64(rec + OOC_CHK_HASH))
         return ooc_tile_fail(t, err, c.off, "the checksum of chunk %u does not match", chunk);
     copy_head(t, chunk, block);
     if (!c.n_entries) /* only empty rows: nothing else is stored that matters */
@@ -201,8 +201,8 @@ ooc_status ooc_decode_rows_chunk(const ooc_stored_tile *t, uint32_t chunk, void 
         return st;
     if (!join_counts(&c, ops) || !set_cursors(&c, &head))
         return ooc_tile_fail(t, err, c.off, "chunk %u: its rows and segments do not add up", chunk);
-    ops->join2_prefix((uint16_t *)(c.scratch + c.l.col), c.plane[OOC_PIECE_COL],
-                      c.plane[OOC_PIECE_COL + 1], c.n_entries);
-    what = emit(&c, &head, block, ops);
+    n_descents = ops->join2_prefix((uint16_t *)(c.scratch + c.l.col), c.plane[OOC_PIECE_COL],
+                                   c.plane[OOC_PIECE_COL + 1], c.n_entries);
+    what = emit(&c, &head, block, ops, n_descents);
     return what ? ooc_tile_fail(t, err, c.off, "chunk %u: %s", chunk, what) : OOC_OK;
 }

@@ -1,11 +1,10 @@
 /* One tile's stored bytes: the directory is checked here, what it points to when decoding. */
+#include "io/checksum.h"
 #include "io/store_internal.h"
 #include "base/checked.h"
 
 #include <stdarg.h>
 #include <stdio.h>
-
-#include <xxhash.h>
 
 ooc_status ooc_tile_fail(const ooc_stored_tile *t, ooc_err *err, uint64_t off, const char *fmt, ...)
 {
@@ -100,7 +99,7 @@ ooc_status ooc_stored_tile_open(ooc_stored_tile *out, const ooc_store *s, uint64
     *out = (ooc_stored_tile){.store = s, .k = k, .stored = stored, .info = r->info};
     out->dir_[OOC_DIR_CHUNKS] = 0;
     out->dir_[OOC_DIR_HEAD] = front;
-    if (XXH3_64bits(stored, r->dir_bytes) != r->dir_hash)
+    if (ooc_checksum(stored, r->dir_bytes) != r->dir_hash)
         return ooc_tile_fail(out, err, 0, "the checksum of the directory does not match");
     head = ooc_tile_view_of(n, r->info.constant, out->stored + front);
     what = ooc_check_head(&head, s->info.n_cols);

@@ -65,51 +65,52 @@ static inline __m256i prefix16(__m256i x)
     return _mm256_add_epi16(x, _mm256_permute2x128_si256(t, t, 0x08)); /* 0 t0 */
 }
 
-static void join2_prefix(uint16_t *out, const uint8_t *lo, const uint8_t *hi, uint32_t n)
+/* Bytes of the mask are set where x <= before, unsigned. */
+static inline uint32_t not_above(__m256i x, __m256i before)
+{
+    return (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi16(_mm256_max_epu16(x, before), before));
+}
+
+/* The bytes of the first n of 16 words, n >= 1. */
+static inline uint32_t first_words(uint32_t n)
+{
+    return n >= 16 ? ~0u : (1u << (2 * n)) - 1;
+}
+
+static uint32_t join2_prefix(uint16_t *out, const uint8_t *lo, const uint8_t *hi, uint32_t n)
 {
     const __m256i last = _mm256_set1_epi16(0x0f0e);
-    __m256i carry = _mm256_setzero_si256();
-    uint32_t i = 0;
+    __m256i carry = _mm256_setzero_si256(); /* the item before, in every word */
+    uint32_t descents = 0;
 
-    for (; i + 16 <= n; i += 16) {
-        __m256i x = prefix16(words16(lo + i, hi + i));
-        __m256i total = _mm256_shuffle_epi8(_mm256_permute2x128_si256(x, x, 0x11), last);
+    for (uint32_t i = 0; i < n; i += 16) {
+        const __m256i local = prefix16(words16(lo + i, hi + i));
+        const __m256i total =
+            _mm256_shuffle_epi8(_mm256_permute2x128_si256(local, local, 0x11), last);
+        const __m256i x = _mm256_add_epi16(local, carry);
+        /* Each item's predecessor: the words moved up by one, the carry moved in. */
+        const __m256i lanes = _mm256_permute2x128_si256(carry, x, 0x21);
+        const __m256i before = _mm256_alignr_epi8(x, lanes, 14);
+        uint32_t falls = not_above(x, before) & first_words(n - i);
 
-        _mm256_storeu_si256((void *)(out + i), _mm256_add_epi16(x, carry));
-        carry = _mm256_add_epi16(carry, total);
-    }
-    if (i < n)
-        store_some(out + i, _mm256_add_epi16(prefix16(words16(lo + i, hi + i)), carry), n - i);
-}
-
-/* Bytes of the mask are set where next <= x, unsigned. */
-static inline uint32_t not_above(__m256i next, __m256i x)
-{
-    return (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi16(_mm256_max_epu16(next, x), x));
-}
-
-static inline bool copy_columns(uint16_t *out, const uint16_t *in, uint32_t n)
-{
-    uint32_t i = 0, bad = 0;
-
-    for (; i + 16 < n; i += 16) {
-        __m256i x = _mm256_loadu_si256((const void *)(in + i));
-
-        bad |= not_above(_mm256_loadu_si256((const void *)(in + i + 1)), x);
-        _mm256_storeu_si256((void *)(out + i), x);
-    }
-    {
-        uint32_t left = n - i; /* 1..16: so many columns, one less comparison */
-        __m256i x = _mm256_loadu_si256((const void *)(in + i));
-        uint32_t wrong = not_above(_mm256_loadu_si256((const void *)(in + i + 1)), x);
-
-        bad |= wrong & (uint32_t)(((uint64_t)1 << (2 * (left - 1))) - 1);
-        if (left == 16)
+        descents += (uint32_t)__builtin_popcount(i ? falls : falls & ~3u) / 2;
+        if (n - i >= 16)
             _mm256_storeu_si256((void *)(out + i), x);
         else
-            store_some(out + i, x, left);
+            store_some(out + i, x, n - i);
+        carry = _mm256_add_epi16(carry, total);
     }
-    return !bad;
+    return descents;
+}
+
+static inline void copy_columns(uint16_t *out, const uint16_t *in, uint32_t n)
+{
+    uint32_t i = 0;
+
+    for (; i + 16 <= n; i += 16)
+        _mm256_storeu_si256((void *)(out + i), _mm256_loadu_si256((const void *)(in + i)));
+    if (i < n)
+        store_some(out + i, _mm256_loadu_si256((const void *)(in + i)), n - i);
 }
 
 /* 16 values of `width` bytes into out; reads 16 bytes of each plane. */

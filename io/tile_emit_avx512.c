@@ -43,31 +43,33 @@ static inline __m512i prefix32(__m512i x)
     return _mm512_add_epi16(x, _mm512_alignr_epi64(t, zero, 4)); /* 0 0 t0 t0+t1 */
 }
 
-static void join2_prefix(uint16_t *out, const uint8_t *lo, const uint8_t *hi, uint32_t n)
+static uint32_t join2_prefix(uint16_t *out, const uint8_t *lo, const uint8_t *hi, uint32_t n)
 {
     const __m512i last = _mm512_set1_epi16(31);
-    __m512i carry = _mm512_setzero_si512();
+    __m512i carry = _mm512_setzero_si512(); /* the item before, in every word */
+    uint32_t descents = 0;
 
     for (uint32_t i = 0; i < n; i += 32) {
-        __m512i x = prefix32(words32(lo + i, hi + i));
+        const __m512i local = prefix32(words32(lo + i, hi + i));
+        const __m512i x = _mm512_add_epi16(local, carry);
+        /* Each item's predecessor: the words moved up by one, the carry moved in. */
+        const __m512i lanes = _mm512_alignr_epi64(x, carry, 6);
+        const __m512i before = _mm512_alignr_epi8(x, lanes, 14);
+        __mmask32 falls = _mm512_mask_cmple_epu16_mask(first32(n - i), x, before);
 
-        _mm512_mask_storeu_epi16(out + i, first32(n - i), _mm512_add_epi16(x, carry));
+        descents += (uint32_t)__builtin_popcount(i ? falls : falls & ~1u);
+        _mm512_mask_storeu_epi16(out + i, first32(n - i), x);
         /* Not from the sum just stored: the carry's chain is one addition long. */
-        carry = _mm512_add_epi16(carry, _mm512_permutexvar_epi16(last, x));
+        carry = _mm512_add_epi16(carry, _mm512_permutexvar_epi16(last, local));
     }
+    return descents;
 }
 
-static inline bool copy_columns(uint16_t *out, const uint16_t *in, uint32_t n)
+static inline void copy_columns(uint16_t *out, const uint16_t *in, uint32_t n)
 {
-    __mmask32 bad = 0;
-
-    for (uint32_t i = 0; i < n; i += 32) {
-        __m512i x = _mm512_loadu_si512(in + i), next = _mm512_loadu_si512(in + i + 1);
-
-        bad |= _mm512_mask_cmple_epu16_mask(first32(n - i) >> (n - i <= 32), next, x);
-        _mm512_mask_storeu_epi16(out + i, first32(n - i), x);
-    }
-    return !bad;
+    for (uint32_t i = 0; i < n; i += 32)
+        _mm512_mask_storeu_epi16(out + i, first32(n - i),
+                                 _mm512_maskz_loadu_epi16(first32(n - i), in + i));
 }
 
 /* Word i of a, then word i of b, for words 0..15 or 16..31. */

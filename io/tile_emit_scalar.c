@@ -9,22 +9,23 @@ static void join2(uint16_t *out, const uint8_t *lo, const uint8_t *hi, uint32_t 
         out[i] = (uint16_t)(lo[i] | hi[i] << 8);
 }
 
-static void join2_prefix(uint16_t *out, const uint8_t *lo, const uint8_t *hi, uint32_t n)
+static uint32_t join2_prefix(uint16_t *out, const uint8_t *lo, const uint8_t *hi, uint32_t n)
 {
     uint16_t sum = 0;
+    uint32_t descents = 0;
 
-    for (uint32_t i = 0; i < n; i++)
-        out[i] = sum = (uint16_t)(sum + (lo[i] | hi[i] << 8));
+    for (uint32_t i = 0; i < n; i++) {
+        uint16_t next = (uint16_t)(sum + (lo[i] | hi[i] << 8));
+
+        descents += i > 0 && next <= sum;
+        out[i] = sum = next;
+    }
+    return descents;
 }
 
-static inline bool copy_columns(uint16_t *out, const uint16_t *in, uint32_t n)
+static inline void copy_columns(uint16_t *out, const uint16_t *in, uint32_t n)
 {
-    unsigned bad = 0;
-
-    for (uint32_t i = 1; i < n; i++)
-        bad |= in[i] <= in[i - 1];
     memcpy(out, in, 2 * (uint64_t)n);
-    return !bad;
 }
 
 static inline void copy_values(uint8_t *out, const uint8_t *const *plane, uint32_t at, uint32_t n,

@@ -1,7 +1,6 @@
 #include "io/tile_encode.h"
+#include "io/checksum.h"
 #include "base/checked.h"
-
-#include <xxhash.h>
 
 uint64_t ooc_chunk_stream_bytes(uint32_t rows, uint32_t segments, uint32_t entries, ooc_dtype vtype)
 {
@@ -127,7 +126,7 @@ uint64_t ooc_encode_rows_chunk(const ooc_tile_plan *p, const ooc_csr_rows *rows,
         rec[OOC_CHK_PIECE_CODEC + i] = (uint8_t)codec;
         bytes += stored;
     }
-    ooc_put_u64(rec + OOC_CHK_HASH, XXH3_64bits(out, bytes));
+    ooc_put_u64(rec + OOC_CHK_HASH, ooc_checksum(out, bytes));
     ooc_put_u32(rec + OOC_CHK_STORED_BYTES, (uint32_t)bytes);
     ooc_put_u32(rec + OOC_CHK_ENTRIES, n_entries);
     ooc_put_u32(rec + OOC_CHK_SEGMENTS, n_segments);

@@ -1,4 +1,5 @@
 #include "io/store_internal.h"
+#include "io/checksum.h"
 #include "io/sys.h"
 #include "base/alloc.h"
 #include "base/checked.h"
@@ -6,8 +7,6 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
-
-#include <xxhash.h>
 
 /* The fields of the header page that are not in ooc_store_info. */
 struct header {
@@ -37,7 +36,7 @@ static ooc_status check_identity(ooc_store *s, const uint8_t *page, uint64_t fil
                            "%s: not a tile store (tile-convert makes one)", s->path);
     s->info.version_major = ooc_get_u16(page + OOC_HDR_MAJOR);
     s->info.version_minor = ooc_get_u16(page + OOC_HDR_MINOR);
-    if (XXH3_64bits(page, OOC_HDR_HASH) != ooc_get_u64(page + OOC_HDR_HASH))
+    if (ooc_checksum(page, OOC_HDR_HASH) != ooc_get_u64(page + OOC_HDR_HASH))
         return damaged(s, err, OOC_HDR_HASH, "the checksum of the header does not match");
     if (s->info.version_major != OOC_FORMAT_MAJOR)
         return ooc_fail_at(err, OOC_E_UNSUPPORTED, OOC_HDR_MAJOR, -1,
@@ -187,7 +186,7 @@ static ooc_status parse_index(ooc_store *s, const struct header *h, const uint8_
 {
     uint64_t off = OOC_STORE_PAGE, row = 0, entries = 0, used = s->info.n_tiles * h->record_bytes;
 
-    if (XXH3_64bits(index, h->index_bytes) != h->index_hash)
+    if (ooc_checksum(index, h->index_bytes) != h->index_hash)
         return damaged(s, err, h->index_off, "the checksum of the index does not match");
     if (!all_zero(index + used, h->index_bytes - used))
         return damaged(s, err, h->index_off + used, "the index is not padded with zeros");

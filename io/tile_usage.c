@@ -1,9 +1,8 @@
 #include "io/tile_usage.h"
+#include "io/checksum.h"
 #include "io/store_internal.h"
 #include "io/sys.h"
 #include "base/alloc.h"
-
-#include <xxhash.h>
 
 static ooc_use use_of_piece(uint32_t piece)
 {
@@ -62,7 +61,7 @@ ooc_status ooc_store_add_usage(const ooc_store *s, uint64_t k, ooc_store_usage *
         return ooc_fail(err, OOC_E_NOMEM, "%s: no memory for a directory of %llu bytes", s->path,
                         (unsigned long long)r->dir_bytes);
     st = ooc_sys_pread(s->fd, s->path, dir, r->dir_bytes, r->info.file_off, err);
-    if (!st && XXH3_64bits(dir, r->dir_bytes) != r->dir_hash)
+    if (!st && ooc_checksum(dir, r->dir_bytes) != r->dir_hash)
         st = ooc_fail_at(err, OOC_E_FORMAT, r->info.file_off, (int64_t)k,
                          "%s: damaged: tile %llu: the checksum of the directory does not match",
                          s->path, (unsigned long long)k);

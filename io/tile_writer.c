@@ -1,4 +1,5 @@
 #include "io/tile_writer.h"
+#include "io/checksum.h"
 #include "io/store_internal.h"
 #include "io/sys.h"
 #include "io/tile_encode.h"
@@ -6,8 +7,6 @@
 #include "base/checked.h"
 
 #include <stdatomic.h>
-
-#include <xxhash.h>
 
 /* `auto` takes the kernel layout, which needs no decoding, where all of a tile shrinks less. */
 #define AUTO_TILE_MOST 0.85
@@ -173,7 +172,7 @@ static void hash_block(void *ctx, uint32_t task, uint32_t thread)
 
     (void)thread;
     ooc_put_u64(w->dir + (uint64_t)task * 8,
-                XXH3_64bits(w->body + off, ooc_min_u64(bytes, OOC_KERNEL_BLOCK)));
+                ooc_checksum(w->body + off, ooc_min_u64(bytes, OOC_KERNEL_BLOCK)));
 }
 
 /* Encode all chunks; *bytes: what they need on disk. */
@@ -336,7 +335,7 @@ static ooc_status write_tile(ooc_tile_writer *w, bool raw, ooc_err *err)
     if (!st)
         st = pad_page(w, err);
     if (!st)
-        st = add_record(w, file_off, front + head, XXH3_64bits(w->dir, front + head), raw, err);
+        st = add_record(w, file_off, front + head, ooc_checksum(w->dir, front + head), raw, err);
     if (!st) {
         w->n_rows += n->n_rows;
         w->n_entries += n->n_entries;
@@ -408,7 +407,7 @@ static void put_header(const ooc_tile_writer *w, uint8_t page[OOC_STORE_PAGE], u
     ooc_put_u64(page + OOC_HDR_INDEX_HASH, index_hash);
     ooc_put_u32(page + OOC_HDR_RECORD_BYTES, OOC_REC_SIZE);
     page[OOC_HDR_VTYPE] = (uint8_t)w->opts.vtype;
-    ooc_put_u64(page + OOC_HDR_HASH, XXH3_64bits(page, OOC_HDR_HASH));
+    ooc_put_u64(page + OOC_HDR_HASH, ooc_checksum(page, OOC_HDR_HASH));
 }
 
 ooc_status ooc_tile_writer_commit(ooc_tile_writer *w, ooc_err *err)
@@ -429,7 +428,7 @@ ooc_status ooc_tile_writer_commit(ooc_tile_writer *w, ooc_err *err)
         st = put(w, w->index, bytes, err);
     if (st)
         return st;
-    put_header(w, page, index_off, bytes, XXH3_64bits(w->index, bytes));
+    put_header(w, page, index_off, bytes, ooc_checksum(w->index, bytes));
     st = ooc_sys_pwrite(w->file.fd, w->file.path, page, sizeof page, 0, err);
     if (!st)
         st = ooc_new_file_commit(&w->file, err);
