@@ -78,6 +78,7 @@ static ooc_status new_source(index_source **out, const ooc_index_parts *p, ooc_e
                                      .wide = p->val && ooc_elem_is_wide(p->val->elem),
                                      .integer = p->val && ooc_elem_is_index(p->val->elem),
                                      .is_complex = p->val && ooc_elem_is_complex(p->val->elem),
+                                     .value_type = p->val ? ooc_elem_name(p->val->elem) : "pattern",
                                      .memory_bytes = memory_of(p)};
     *out = s;
     return OOC_OK;

@@ -39,6 +39,13 @@ static int find_word(const char *word, const char *const *known)
     return -1;
 }
 
+const char *ooc_mtx_field_name(ooc_mtx_field field)
+{
+    static const char *const names[] = {"real", "integer", "pattern", "complex"};
+
+    return names[field];
+}
+
 static ooc_status parse_banner(ooc_mtx_header *h, const char *p, const char *name, ooc_err *err)
 {
     static const char *const formats[] = {"coordinate", "array", NULL};

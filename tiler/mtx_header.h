@@ -26,6 +26,8 @@ typedef struct {
     size_t header_bytes;   /* text behind this is data */
 } ooc_mtx_header;
 
+const char *ooc_mtx_field_name(ooc_mtx_field field); /* "real" */
+
 /* Parse the head in text[0..bytes), which is followed by a line end and OOC_TEXT_SLACK bytes.
  * `whole`: the text is all of the file. *need_more: the size line isn't in the text yet.
  * OOC_E_FORMAT names the line. */

@@ -310,6 +310,35 @@ static ooc_status open_group(ooc_source **out, h5 *h, const char *name, uint64_t
                            : ooc_compressed_source(out, &o.parts, err);
 }
 
+static ooc_status open_file(h5 *h, const char *path, ooc_err *err)
+{
+    h->path = path;
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* messages are ours to print */
+    h->file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
+    return h->file >= 0 ? OOC_OK
+                        : ooc_fail(err, OOC_E_FORMAT,
+                                   "%s: cannot be opened as an HDF5 file; it is damaged or was cut "
+                                   "off",
+                                   path);
+}
+
+static ooc_status names_of_h5(const ooc_source_request *request, ooc_name_sink sink, void *ctx,
+                              ooc_err *err)
+{
+    h5 *h = ooc_calloc(1, sizeof *h);
+    ooc_status st;
+
+    if (!h)
+        return ooc_fail(err, OOC_E_NOMEM, "%s: no memory to read it", request->path);
+    st = open_file(h, request->path, err);
+    if (!st)
+        H5Ovisit(h->file, H5_INDEX_NAME, H5_ITER_INC, look_at, h);
+    for (uint32_t i = 0; !st && i < h->n_found && i < MAX_FOUND; i++)
+        st = sink(ctx, strcmp(h->found[i], ".") == 0 ? "/" : h->found[i], err);
+    close_h5(h);
+    return st;
+}
+
 static ooc_status open_h5(ooc_source **out, const ooc_source_request *request, ooc_err *err)
 {
     h5 *h = ooc_calloc(1, sizeof *h);
@@ -319,14 +348,9 @@ static ooc_status open_h5(ooc_source **out, const ooc_source_request *request, o
     *out = NULL;
     if (!h)
         return ooc_fail(err, OOC_E_NOMEM, "%s: no memory to read it", request->path);
-    h->path = request->path;
-    H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* messages are ours to print */
-    h->file = H5Fopen(request->path, H5F_ACC_RDONLY, H5P_DEFAULT);
-    st = h->file >= 0 ? find_group(h, request->key, &name, err)
-                      : ooc_fail(err, OOC_E_FORMAT,
-                                 "%s: cannot be opened as an HDF5 file; it is damaged or was cut "
-                                 "off",
-                                 request->path);
+    st = open_file(h, request->path, err);
+    if (!st)
+        st = find_group(h, request->key, &name, err);
     if (st) {
         close_h5(h);
         return st;
@@ -355,4 +379,5 @@ const ooc_format ooc_format_h5 = {.name = "h5",
                                           "col, data, shape (--key GROUP)",
                                   .fits_content = fits_content,
                                   .fits_name = fits_name,
-                                  .open = open_h5};
+                                  .open = open_h5,
+                                  .names = names_of_h5};

@@ -419,6 +419,23 @@ static ooc_status open_mat(ooc_source **out, const ooc_source_request *request, 
     return ooc_compressed_source(out, &parts, err);
 }
 
+static ooc_status names_of_mat(const ooc_source_request *request, ooc_name_sink sink, void *ctx,
+                               ooc_err *err)
+{
+    mat m = {.path = request->path};
+    ooc_status st = open_file(&m, err);
+
+    for (uint64_t at = HEADER_BYTES; !st && at < m.file_bytes;) {
+        variable v;
+
+        st = next_variable(&m, &at, &v, err);
+        if (!st && v.class == CLASS_SPARSE)
+            st = sink(ctx, v.name, err);
+    }
+    ooc_sys_close(m.fd);
+    return st;
+}
+
 static bool fits_content(const ooc_probe *p)
 {
     return p->n >= HEADER_BYTES && memcmp(p->head, "MATLAB 5.0", 10) == 0;
@@ -434,4 +451,5 @@ const ooc_format ooc_format_mat = {.name = "mat",
                                            "NAME)",
                                    .fits_content = fits_content,
                                    .fits_name = fits_name,
-                                   .open = open_mat};
+                                   .open = open_mat,
+                                   .names = names_of_mat};

@@ -492,6 +492,7 @@ static ooc_status open_mtx(ooc_source **out, const ooc_source_request *request, 
         .wide = h->field != OOC_MTX_PATTERN,
         .integer = h->field == OOC_MTX_INTEGER,
         .is_complex = h->field == OOC_MTX_COMPLEX,
+        .value_type = ooc_mtx_field_name(h->field),
         .memory_bytes = m->block_bytes + sizeof *m + OOC_STREAM_MEMORY};
     *out = &m->base;
     return OOC_OK;

@@ -1,10 +1,11 @@
-/* SciPy's save_npz: csr, csc and coo. */
+/* SciPy's save_npz: csr, csc, coo here, bsr and dia in npz_blocks.c. */
 #include "tiler/reader.h"
 
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "tiler/index_sources.h"
 #include "tiler/npy_seq.h"
+#include "tiler/npz_blocks.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -67,12 +68,15 @@ static ooc_status open_matrix(ooc_source **out, ooc_zip *z, const char *path, oo
 
     if (!st)
         st = read_shape(z, shape, err);
+    if (!st && strcmp(format, "bsr") == 0)
+        return ooc_bsr_source(out, z, shape, err);
+    if (!st && strcmp(format, "dia") == 0)
+        return ooc_dia_source(out, z, shape, err);
     triples = !st && strcmp(format, "coo") == 0;
     p.by_columns = !st && strcmp(format, "csc") == 0;
     if (!st && !triples && !p.by_columns && strcmp(format, "csr") != 0)
-        st = ooc_fail(err, OOC_E_UNSUPPORTED,
-                      "%s: a matrix of SciPy's format '%s'; save it as csr, csc or coo", path,
-                      format);
+        st = ooc_fail(err, OOC_E_UNSUPPORTED, "%s: a matrix of SciPy's format '%s'; save it as csr",
+                      path, format);
     if (!st)
         st = ooc_npz_seq(&p.val, z, "data", NULL, err);
     if (!st)

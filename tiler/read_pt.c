@@ -552,25 +552,62 @@ static ooc_status refuse_legacy(const char *path, ooc_err *err)
     return st;
 }
 
-static ooc_status open_pt(ooc_source **out, const ooc_source_request *request, ooc_err *err)
+static ooc_status open_archive(archive **out, const char *path, ooc_err *err)
 {
     archive *a = ooc_calloc(1, sizeof *a);
-    ooc_index_parts parts = {.name = request->path, .close_container = close_archive};
-    const ooc_pkl_node *node;
     ooc_status st;
 
     *out = NULL;
     if (!a)
-        return ooc_fail(err, OOC_E_NOMEM, "%s: no memory to read it", request->path);
-    parts.container = a;
-    a->path = request->path;
-    st = refuse_legacy(request->path, err);
+        return ooc_fail(err, OOC_E_NOMEM, "%s: no memory to read it", path);
+    a->path = path;
+    st = refuse_legacy(path, err);
     if (!st)
-        st = ooc_zip_open(&a->zip, request->path, err);
+        st = ooc_zip_open(&a->zip, path, err);
     if (!st)
         st = read_pickle(a, err);
-    if (!st)
-        st = find_tensor(a, request->key, &node, err);
+    if (st) {
+        close_archive(a);
+        return st;
+    }
+    *out = a;
+    return OOC_OK;
+}
+
+static ooc_status names_of_pt(const ooc_source_request *request, ooc_name_sink sink, void *ctx,
+                              ooc_err *err)
+{
+    const ooc_pkl_node *root, *name;
+    archive *a;
+    ooc_status st = open_archive(&a, request->path, err);
+
+    if (st)
+        return st;
+    root = &a->pickle.node[a->pickle.root];
+    if (is_tensor(&a->pickle, root))
+        st = sink(ctx, NULL, err);
+    for (uint32_t i = 0; !st && root->kind == OOC_PKL_DICT && i + 1 < root->n; i += 2) {
+        name = ooc_pkl_item(&a->pickle, root, i);
+        if (name->kind == OOC_PKL_TEXT &&
+            is_tensor(&a->pickle, ooc_pkl_item(&a->pickle, root, i + 1)))
+            st = sink(ctx, name->text, err);
+    }
+    close_archive(a);
+    return st;
+}
+
+static ooc_status open_pt(ooc_source **out, const ooc_source_request *request, ooc_err *err)
+{
+    ooc_index_parts parts = {.name = request->path, .close_container = close_archive};
+    const ooc_pkl_node *node;
+    archive *a;
+    ooc_status st = open_archive(&a, request->path, err);
+
+    *out = NULL;
+    if (st)
+        return st;
+    parts.container = a;
+    st = find_tensor(a, request->key, &node, err);
     if (st) {
         close_archive(a);
         return st;
@@ -608,4 +645,5 @@ const ooc_format ooc_format_pt = {.name = "pt",
                                           "of a dict)",
                                   .fits_content = fits_content,
                                   .fits_name = fits_name,
-                                  .open = open_pt};
+                                  .open = open_pt,
+                                  .names = names_of_pt};

@@ -235,6 +235,7 @@ static ooc_status open_radon(ooc_source **out, const ooc_source_request *request
                  .max_entries = r->n_rays > UINT64_MAX / (2 * image) ? OOC_ENTRIES_UNKNOWN
                                                                      : r->n_rays * 2 * image,
                  .settles = OOC_SETTLES_ROWS,
+                 .value_type = "float32",
                  .min_batch = (uint32_t)(2 * image),
                  .memory_bytes = (uint64_t)request->n_threads * image * sizeof *r->crossings},
         .next = next,

@@ -189,6 +189,7 @@ static ooc_status take_memory(tiles *t, uint32_t n_threads, ooc_err *err)
                           .n_cols = info->n_cols,
                           .max_entries = info->n_entries,
                           .settles = OOC_SETTLES_ROWS,
+                          .value_type = ooc_value_type_name(info->vtype),
                           .wide = info->vtype == OOC_F64,
                           .memory_bytes = info->max_stored_bytes + info->max_kernel_bytes +
                                           t->scratch_bytes + info->n_tiles * 128};

@@ -33,9 +33,10 @@ typedef struct {
     uint64_t n_rows, n_cols;
     uint64_t max_entries; /* how many will be given at most, or OOC_ENTRIES_UNKNOWN */
     ooc_settles settles;
-    bool wide;       /* values may need a double; else each is exactly a float */
-    bool integer;    /* whole numbers, to be kept exactly or refused */
-    bool is_complex; /* batch.imag is filled */
+    bool wide;              /* values may need a double; else each is exactly a float */
+    bool integer;           /* whole numbers, to be kept exactly or refused */
+    bool is_complex;        /* batch.imag is filled */
+    const char *value_type; /* as the file has it: "float32"; a static text */
     uint64_t memory_bytes;
     uint32_t min_batch; /* the smallest batch.capacity it can work with, if above OOC_BATCH_MIN */
 } ooc_source_info;
@@ -93,6 +94,9 @@ typedef struct {
     bool gzip;
 } ooc_probe;
 
+/* Takes the name of a matrix inside a file. */
+typedef ooc_status (*ooc_name_sink)(void *ctx, const char *name, ooc_err *err);
+
 typedef struct {
     const char *name; /* for --from */
     const char *what; /* for the help text: "Matrix Market, FILE.mtx[.gz]" */
@@ -100,6 +104,9 @@ typedef struct {
     bool (*fits_name)(const char *path);      /* NULL: never found by name */
     bool no_file; /* INPUT names no file: entries are made from the name */
     ooc_status (*open)(ooc_source **out, const ooc_source_request *request, ooc_err *err);
+    /* Give each key that open() would take to the sink; NULL: the matrix has no name. */
+    ooc_status (*names)(const ooc_source_request *request, ooc_name_sink sink, void *ctx,
+                        ooc_err *err);
 } ooc_format;
 
 extern const ooc_format ooc_format_mtx;
@@ -120,6 +127,13 @@ const ooc_format *ooc_format_at(size_t n);
  * OOC_E_ARG: no such format or file; OOC_E_FORMAT: no format fits, or the file is damaged. */
 ooc_status ooc_source_open(ooc_source **out, const char *from, const ooc_source_request *request,
                            ooc_err *err);
+
+/* What a file holds, for --list: each matrix in turn, without reading its entries. info is NULL
+ * where it cannot be converted; `problem` then says why. `name` is "" where it has none. */
+typedef void (*ooc_list_sink)(void *ctx, const char *format, const char *name,
+                              const ooc_source_info *info, const char *problem);
+ooc_status ooc_source_list(const char *from, const ooc_source_request *request, ooc_list_sink sink,
+                           void *ctx, ooc_err *err);
 
 /* Case-insensitive: does `path` end with `suffix`? */
 bool ooc_path_ends(const char *path, const char *suffix);

@@ -176,3 +176,43 @@ ooc_status ooc_source_open(ooc_source **out, const char *from, const ooc_source_
     ooc_free(path);
     return st;
 }
+
+typedef struct {
+    const ooc_format *format;
+    const ooc_source_request *request;
+    ooc_list_sink sink;
+    void *ctx;
+} listing;
+
+/* One matrix. What is wrong with it is a part of the list; only a lack of memory ends it. */
+static ooc_status list_one(void *ctx, const char *name, ooc_err *err)
+{
+    listing *l = ctx;
+    ooc_source_request request = *l->request;
+    ooc_source *s;
+    ooc_err own = {0};
+    ooc_status st;
+
+    request.key = name;
+    st = l->format->open(&s, &request, &own);
+    if (st == OOC_E_NOMEM) {
+        if (err)
+            *err = own;
+        return st;
+    }
+    l->sink(l->ctx, l->format->name, name ? name : "", st ? NULL : &s->info, own.text);
+    if (!st)
+        ooc_source_close(s);
+    return OOC_OK;
+}
+
+ooc_status ooc_source_list(const char *from, const ooc_source_request *request, ooc_list_sink sink,
+                           void *ctx, ooc_err *err)
+{
+    listing l = {.request = request, .sink = sink, .ctx = ctx};
+    ooc_status st = find(&l.format, from, request->path, err);
+
+    if (st)
+        return st;
+    return l.format->names ? l.format->names(request, list_one, &l, err) : list_one(&l, NULL, err);
+}

@@ -111,6 +111,74 @@ static const char *about(void)
     return text;
 }
 
+typedef struct {
+    const ooc_cli *cli;
+    uint32_t n;
+} list_state;
+
+/* JSON wants quotes, backslashes and control characters escaped. */
+static void print_json_text(const char *text)
+{
+    putchar('"');
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++)
+        if (*c < ' ' || *c == '"' || *c == '\\')
+            printf("\\u%04x", *c);
+        else
+            putchar(*c);
+    putchar('"');
+}
+
+static void print_listed(void *ctx, const char *format, const char *name,
+                         const ooc_source_info *info, const char *problem)
+{
+    list_state *l = ctx;
+    bool known = info && info->max_entries != OOC_ENTRIES_UNKNOWN;
+
+    if (l->cli->json) {
+        printf("%s{\"format\": \"%s\", \"name\": ", l->n++ ? ",\n " : "[", format);
+        print_json_text(name);
+        if (info)
+            printf(", \"rows\": %llu, \"columns\": %llu, \"type\": \"%s\"",
+                   (unsigned long long)info->n_rows, (unsigned long long)info->n_cols,
+                   info->value_type);
+        if (known)
+            printf(", \"max_entries\": %llu", (unsigned long long)info->max_entries);
+        if (!info) {
+            printf(", \"problem\": ");
+            print_json_text(problem);
+        }
+        putchar('}');
+        return;
+    }
+    l->n++;
+    printf("%s%s%s: ", format, *name ? " " : "", name);
+    if (!info) {
+        printf("%s\n", problem);
+        return;
+    }
+    printf("%llu x %llu, %s", (unsigned long long)info->n_rows, (unsigned long long)info->n_cols,
+           info->value_type);
+    if (known)
+        printf(", at most %llu entries", (unsigned long long)info->max_entries);
+    putchar('\n');
+}
+
+static int list_input(const ooc_cli *cli, const ooc_convert_opts *o)
+{
+    ooc_source_request request = {
+        .path = cli->args[0], .memory_bytes = o->ram_budget / 8, .n_threads = 1};
+    list_state l = {.cli = cli};
+    ooc_err err = {0};
+
+    if (ooc_source_list(o->from, &request, print_listed, &l, &err))
+        return ooc_cli_fail(cli, &err);
+    if (cli->json)
+        printf("%s]\n", l.n ? "" : "[");
+    else if (!l.n)
+        printf("no matrices\n");
+    return ooc_cli_finish(cli, 0);
+}
+
 /* The places are those of ooc_part. */
 static const char *const parts[] = {"none", "real", "imag", "abs", "stack", NULL};
 static const char *const values[] = {"f32", "f64", "f16", "bf16", NULL};
@@ -120,6 +188,7 @@ int main(int argc, char **argv)
     ooc_convert_opts o = {.ram_budget = DEFAULT_RAM_BUDGET};
     const char *codec = "auto";
     int vtype = OOC_F32; /* the places in values[] are those of ooc_dtype */
+    bool list = false;
     int part = OOC_PART_NONE;
     uint64_t panel_columns = 0;
     const ooc_opt opts[] = {
@@ -143,6 +212,10 @@ int main(int argc, char **argv)
          .out = &part,
          .choices = parts,
          .help = "what becomes of complex values; stack: [Re -Im; Im Re]"},
+        {.name = "list",
+         .kind = OOC_OPT_FLAG,
+         .out = &list,
+         .help = "only show what INPUT holds: names, shapes, types, entries"},
         {.name = "transpose",
          .kind = OOC_OPT_FLAG,
          .out = &o.transpose,
@@ -191,18 +264,19 @@ int main(int argc, char **argv)
          .out = &o.force,
          .help = "replace OUTPUT if it exists"},
         {0}};
-    ooc_cli cli = {.prog = "tile-convert",
-                   .usage = "[options] INPUT OUTPUT.tiles | FILE.tiles OUTPUT.npz|OUTPUT.mtx",
-                   .about = about(),
-                   .examples = "  tile-convert system.mtx.gz system.tiles\n"
-                               "  tile-convert cells.h5ad:layers/counts cells.tiles\n"
-                               "  tile-convert --transpose system.tiles transposed.npz\n"
-                               "  tile-convert radon:700x384:640 ct640.tiles\n"
-                               "  tile-convert --ram-budget 256M --tmp /scratch big.npz big.tiles\n"
-                               "  tile-convert --tile-size 4M --codec raw ct640.tiles raw.tiles\n",
-                   .opts = opts,
-                   .min_args = 2,
-                   .max_args = 2};
+    ooc_cli cli = {
+        .prog = "tile-convert",
+        .usage = "[options] INPUT OUTPUT.tiles | FILE.tiles OUTPUT.npz|OUTPUT.mtx | --list INPUT",
+        .about = about(),
+        .examples = "  tile-convert system.mtx.gz system.tiles\n"
+                    "  tile-convert cells.h5ad:layers/counts cells.tiles\n"
+                    "  tile-convert --transpose system.tiles transposed.npz\n"
+                    "  tile-convert radon:700x384:640 ct640.tiles\n"
+                    "  tile-convert --ram-budget 256M --tmp /scratch big.npz big.tiles\n"
+                    "  tile-convert --tile-size 4M --codec raw ct640.tiles raw.tiles\n",
+        .opts = opts,
+        .min_args = 1,
+        .max_args = 2};
     ooc_convert_result result;
     progress p = {.cli = &cli};
     uint64_t start_ns = ooc_now_ns();
@@ -217,6 +291,11 @@ int main(int argc, char **argv)
                              "--codec %s: expected auto, raw, zstd or zstd:LEVEL with LEVEL "
                              "from 1 to 19",
                              codec);
+    if (list && cli.n_args == 1)
+        return list_input(&cli, &o);
+    if (list || cli.n_args != 2)
+        return ooc_cli_usage(&cli, "expected %s; see --help",
+                             list ? "--list INPUT" : "INPUT and OUTPUT");
     o.input = cli.args[0];
     o.output = cli.args[1];
     o.vtype = (ooc_dtype)vtype;
