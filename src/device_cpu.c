@@ -209,8 +209,8 @@ static void forward_task(void *ctx, uint32_t task, uint32_t thread)
 
     for (uint32_t r = r0; r < r1; r++)
         memset(row_of(job, job->Y, job->ldy, r), 0, (size_t)job->B * ooc_dtype_bytes(job->dense));
-    ooc_spmm_forward_cpu(&job->view, part->c0, part->c1, job->X, job->ldx, job->Y, job->ldy, job->B,
-                         job->dense, scratch_of(run, thread));
+    ooc_spmm_forward_cpu(&job->view, part->c0, part->c1, job->n_cols, job->X, job->ldx, job->Y,
+                         job->ldy, job->B, job->dense, scratch_of(run, thread));
 }
 
 static void loss_task(void *ctx, uint32_t task, uint32_t thread)
@@ -241,8 +241,9 @@ static void adjoint_task(void *ctx, uint32_t task, uint32_t thread)
     const ooc_tile_job *job = run->job;
     const ooc_adjoint_part *part = &run->d->adjoint_part[task];
 
-    ooc_spmm_adjoint_cpu(&job->view, part->p0, part->p1, part->col0, part->col1, job->R, job->ldr,
-                         job->G, job->ldg, job->B, job->dense, scratch_of(run, thread));
+    ooc_spmm_adjoint_cpu(&job->view, part->p0, part->p1, part->col0, part->col1, job->n_cols,
+                         job->R, job->ldr, job->G, job->ldg, job->B, job->dense,
+                         scratch_of(run, thread));
 }
 
 static void run_loss(struct run *run)

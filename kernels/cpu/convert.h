@@ -1,4 +1,4 @@
-/* convert.h - values of one type as another, element by element; f16 and bf16 to f32 is exact. */
+/* convert.h - one f16 or bf16 as f32, exactly. */
 #ifndef OOC_KERNELS_CONVERT_H
 #define OOC_KERNELS_CONVERT_H
 
@@ -30,10 +30,4 @@ static inline float ooc_f32_from_f16(uint16_t h)
         return ooc_f32_from_bits(sign | ((magnitude << 13) + ((127u - 15u) << 23)));
     return ooc_f32_from_bits(sign | 0x3f800000u) * (float)magnitude * 0x1p-24f;
 }
-
-/* out[i] = in[i] for n values; out_type OOC_F32 or OOC_F64, in_type not OOC_CONST. */
-void ooc_convert_values(ooc_dtype in_type, const void *in, ooc_dtype out_type, void *out,
-                        uint32_t n);
-/* out[i] = value. */
-void ooc_fill_values(ooc_dtype out_type, double value, uint32_t n, void *out);
 #endif

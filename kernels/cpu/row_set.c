@@ -2,13 +2,13 @@
 
 #include <string.h>
 
-void ooc_fill_neg_zero(ooc_dtype type, void *out, uint64_t n)
+void ooc_fill_neg_zero(ooc_dtype type, void *out, uint64_t bytes)
 {
     if (type == OOC_F64)
-        for (uint64_t i = 0; i < n; i++)
+        for (uint64_t i = 0; i < bytes / sizeof(double); i++)
             ((double *)out)[i] = -0.0;
     else
-        for (uint64_t i = 0; i < n; i++)
+        for (uint64_t i = 0; i < bytes / sizeof(float); i++)
             ((float *)out)[i] = -0.0f;
 }
 
@@ -17,14 +17,8 @@ void ooc_row_set_clear(ooc_row_set *s)
     memset(s, 0, sizeof *s);
 }
 
-void ooc_row_set_add_rows(ooc_row_set *s, const ooc_batch_view *v)
-{
-    for (uint32_t i = 0; i < v->n; i++)
-        ooc_row_set_add(s, v->piece ? v->piece[i].row : v->row[i]);
-}
-
 void ooc_row_set_fold(ooc_row_set *s, ooc_fold_fn fold, void *G, uint64_t ldg, void *acc,
-                      uint64_t lda, uint32_t row0, uint32_t B)
+                      ooc_panel_layout l, uint32_t row0, uint32_t B)
 {
     uint16_t list[256 + 64];
     uint32_t n = 0;
@@ -34,9 +28,9 @@ void ooc_row_set_fold(ooc_row_set *s, ooc_fold_fn fold, void *G, uint64_t ldg, v
             list[n++] = (uint16_t)(w * 64 + (uint32_t)__builtin_ctzll(bits));
         s->bits[w] = 0;
         if (n >= 256) {
-            fold(G, ldg, acc, lda, list, n, row0, B);
+            fold(G, ldg, acc, l, list, n, row0, B);
             n = 0;
         }
     }
-    fold(G, ldg, acc, lda, list, n, row0, B);
+    fold(G, ldg, acc, l, list, n, row0, B);
 }

@@ -1,15 +1,15 @@
-/* row_set.h - scratch of one call: accumulators, and the sets of their rows that are in use.
+/* row_set.h - scratch of one call, and sets of the rows of its accumulators.
  *
  * "Row" here is a row of the accumulators: a row of Y in the forward product, a column of A (row of
  * G) in the adjoint. */
 #ifndef OOC_KERNELS_ROW_SET_H
 #define OOC_KERNELS_ROW_SET_H
 
-#include "kernels/cpu/spmm_ops.h"
+#include "kernels/cpu/spmm_batch.h"
 
 #include <stdbool.h>
 
-#define OOC_SCRATCH_ACC_BYTES (1u << 20) /* half of a common L2 cache */
+#define OOC_SCRATCH_BLOCK (1u << 20) /* bytes of rows: half of a common L2 cache */
 
 /* A set of 16-bit row numbers as bits. */
 typedef struct {
@@ -18,10 +18,11 @@ typedef struct {
 
 /* What the caller's scratch memory holds. */
 typedef struct {
-    _Alignas(64) char acc[OOC_SCRATCH_ACC_BYTES];
+    _Alignas(64) char block[OOC_BYTES_WITH_GAPS(OOC_SCRATCH_BLOCK)];
     ooc_row_set touched;
     uint8_t sample[65536]; /* adjoint: how often a sampled row had this column */
     uint16_t hub[65536];   /* adjoint: columns with many entries */
+    ooc_piece_list list;
 } ooc_scratch;
 
 _Static_assert(sizeof(ooc_scratch) <= OOC_SPMM_SCRATCH_BYTES, "OOC_SPMM_SCRATCH_BYTES");
@@ -32,16 +33,12 @@ static inline void *ooc_shift(void *p, int64_t bytes)
     return (void *)((uintptr_t)p + (uintptr_t)bytes);
 }
 
-/* -0 and not 0: x + -0 is x for every x, bit for bit. */
-void ooc_fill_neg_zero(ooc_dtype type, void *out, uint64_t n);
+/* -0 and not 0: x + -0 is x for every x, bit for bit. `bytes`: a multiple of `type`'s size. */
+void ooc_fill_neg_zero(ooc_dtype type, void *out, uint64_t bytes);
 
 void ooc_row_set_clear(ooc_row_set *s);
-void ooc_row_set_add_rows(ooc_row_set *s, const ooc_batch_view *v);
 
-/* Fold (spmm_ops.h) every row of the set, ascending, and empty the set. */
-void ooc_row_set_fold(ooc_row_set *s, ooc_fold_fn fold, void *G, uint64_t ldg, void *acc,
-                      uint64_t lda, uint32_t row0, uint32_t B);
-
+/* False if it was there. */
 static inline bool ooc_row_set_add(ooc_row_set *s, uint32_t row)
 {
     const uint64_t bit = (uint64_t)1 << (row % 64);
@@ -50,4 +47,8 @@ static inline bool ooc_row_set_add(ooc_row_set *s, uint32_t row)
     s->bits[row / 64] |= bit;
     return is_new;
 }
+
+/* Fold (spmm_ops.h) every row of the set, ascending, and empty the set. */
+void ooc_row_set_fold(ooc_row_set *s, ooc_fold_fn fold, void *G, uint64_t ldg, void *acc,
+                      ooc_panel_layout l, uint32_t row0, uint32_t B);
 #endif

@@ -1,9 +1,11 @@
 /* The AVX-512 kernels (F, BW, DQ, VL). Compiled with its own flags; called only where the processor
  * has them. For every B the smallest vector that holds it, or two 512-bit vectors. */
-#include "kernels/cpu/row_set.h"
+#include "kernels/cpu/convert.h"
 #include "kernels/cpu/spmm_avx512.h"
 
 #include <immintrin.h>
+#include <stdbool.h>
+#include <string.h>
 
 #define INLINE static inline __attribute__((always_inline, unused)) /* not all are used of each */
 
@@ -71,14 +73,6 @@
     INLINE V load_##X(const float *p)                                                              \
     {                                                                                              \
         return loadm_##X(p, all);                                                                  \
-    }                                                                                              \
-    INLINE void storem_##X(float *p, __mmask8 m, V v)                                              \
-    {                                                                                              \
-        H##_mask_storeu_ps(p, m, W##_cvtpd_ps(v));                                                 \
-    }                                                                                              \
-    INLINE void store_##X(float *p, V v)                                                           \
-    {                                                                                              \
-        storem_##X(p, all, v);                                                                     \
     }
 
 DEFINE_VECTOR(f32x4, __m128, float, __mmask8, _mm, ps)
@@ -180,7 +174,7 @@ DEFINE_WIDENING(wide8, __m512d, _mm512, _mm256, 255)
 
 static void forward_f32(const ooc_batch_view *a, const ooc_dense_view *d)
 {
-    if (d->B == 1 && a->piece && d->ld_in <= OOC_GATHER_MAX_LD) {
+    if (d->B == 1 && a->piece) {
         ooc_forward_one_f32_avx512(a, d);
         return;
     }
@@ -195,7 +189,7 @@ static void forward_f32(const ooc_batch_view *a, const ooc_dense_view *d)
 
 static void forward_f64(const ooc_batch_view *a, const ooc_dense_view *d)
 {
-    if (d->B == 1 && a->piece && d->ld_in <= OOC_GATHER_MAX_LD) {
+    if (d->B == 1 && a->piece) {
         ooc_forward_one_f64_avx512(a, d);
         return;
     }
@@ -243,28 +237,93 @@ static void adjoint_f64(const ooc_batch_view *a, const ooc_dense_view *d)
     RUN(adjoint_any, f64x8, 8, 2);
 }
 
+/* 16 columns at `col` to their places; with gaps, row_bytes is a power of two. */
+INLINE __m512i places16(__m256i col, __m512i col0, ooc_panel_layout l, bool gaps)
+{
+    const __m512i c = _mm512_sub_epi32(_mm512_cvtepu16_epi32(col), col0);
+    const __m128i row_shift = _mm_cvtsi32_si128(__builtin_ctz(l.row_bytes));
+    const __m128i gap_shift = _mm_cvtsi32_si128((int)l.gap_shift);
+
+    if (!gaps)
+        return _mm512_mullo_epi32(c, _mm512_set1_epi32((int)l.row_bytes));
+    return _mm512_add_epi32(_mm512_sll_epi32(c, row_shift),
+                            _mm512_slli_epi32(_mm512_srl_epi32(c, gap_shift), 6));
+}
+
+INLINE void place_pieces(uint32_t *at, const ooc_piece *piece, uint32_t n, const uint16_t *col,
+                         const uint32_t *ent, uint32_t col0, ooc_panel_layout l, bool gaps)
+{
+    const __m512i base = _mm512_set1_epi32((int)col0);
+
+    for (uint32_t i = 0; i < n; i++) {
+        const uint16_t *from = col + ent[i];
+        uint32_t *to = at + piece[i].at;
+        const uint32_t len = piece[i].len;
+        uint32_t k = 0;
+
+        for (; k + 16 <= len; k += 16)
+            _mm512_store_si512(
+                to + k, places16(_mm256_loadu_si256((const __m256i *)(from + k)), base, l, gaps));
+        if (k < len) {
+            const __mmask16 m = (__mmask16)((1u << (len - k)) - 1u);
+
+            _mm512_store_si512(to + k,
+                               places16(_mm256_maskz_loadu_epi16(m, from + k), base, l, gaps));
+        }
+    }
+}
+
+static void place(uint32_t *at, const ooc_piece *piece, uint32_t n, const uint16_t *col,
+                  const uint32_t *ent, uint32_t col0, ooc_panel_layout l)
+{
+    if (l.gap_shift < 31)
+        place_pieces(at, piece, n, col, ent, col0, l, true);
+    else
+        place_pieces(at, piece, n, col, ent, col0, l, false);
+}
+
+static void halves_to_floats(const uint16_t *in, float *out, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i += 16) {
+        const __mmask16 m = (__mmask16)(n - i < 16 ? (1u << (n - i)) - 1u : 0xffffu);
+
+        _mm512_mask_storeu_ps(out + i, m, _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(m, in + i)));
+    }
+}
+
+#define HALVES_TO_FLOATS halves_to_floats
+#include "kernels/cpu/spmm_convert.inc"
+
 #undef FN
 #define T        float
 #define ACC      float
 #define FN(name) name##_f32
-#include "kernels/cpu/spmm_fold.inc"
+#include "kernels/cpu/spmm_copy.inc"
+#include "kernels/cpu/spmm_panel.inc"
 #undef ACC
 #undef FN
 #define ACC      double
 #define FN(name) name##_wide
-#include "kernels/cpu/spmm_fold.inc"
+#include "kernels/cpu/spmm_panel.inc"
 #undef T
 #undef FN
 #define T        double
 #define FN(name) name##_f64
-#include "kernels/cpu/spmm_fold.inc"
+#include "kernels/cpu/spmm_copy.inc"
+#include "kernels/cpu/spmm_panel.inc"
 
 const ooc_spmm_ops ooc_spmm_avx512 = {
     .f32 = {.forward = forward_f32,
             .adjoint = adjoint_f32,
             .adjoint_wide = adjoint_wide,
+            .copy_in = copy_in_f32,
             .fold = fold_f32,
             .fold_wide = fold_wide,
             .wide_max_b = 8},
-    .f64 = {.forward = forward_f64, .adjoint = adjoint_f64, .fold = fold_f64},
+    .f64 = {.forward = forward_f64,
+            .adjoint = adjoint_f64,
+            .copy_in = copy_in_f64,
+            .fold = fold_f64},
+    .place = place,
+    .convert = convert,
 };

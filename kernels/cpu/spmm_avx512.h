@@ -4,12 +4,11 @@
 
 #include "kernels/cpu/spmm_ops.h"
 
-/* B = 1, pieces. Forward: ld_in <= OOC_GATHER_MAX_LD, so that indices fit 32 bits. */
-#define OOC_GATHER_MAX_LD 16384u
+/* B = 1, pieces only. */
 void ooc_forward_one_f32_avx512(const ooc_batch_view *a, const ooc_dense_view *d);
 void ooc_forward_one_f64_avx512(const ooc_batch_view *a, const ooc_dense_view *d);
 
-/* B = 1, pieces and pairs. Accumulators are double. */
+/* B = 1, pieces and pairs. */
 void ooc_adjoint_one_wide_avx512(const ooc_batch_view *a, const ooc_dense_view *d);
 void ooc_adjoint_one_f64_avx512(const ooc_batch_view *a, const ooc_dense_view *d);
 #endif

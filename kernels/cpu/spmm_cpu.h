@@ -23,22 +23,22 @@ const char *ooc_isa_name(ooc_isa isa);
  * one panel (or of one column range of it) that stay in the cache before they are added to G. Long
  * f32 sums of like-signed numbers drift; sums of sums do not (DESIGN section 9). 64-byte aligned;
  * what it holds before and after a call does not matter. */
-#define OOC_SPMM_SCRATCH_BYTES (1280u << 10)
+#define OOC_SPMM_SCRATCH_BYTES (1408u << 10)
 
 /* Y[r, 0..B) += sum over entries (r, c, a) of a * X[c, 0..B), for the rows of chunks c0 .. c1-1.
- * X: element [first column of panel 0 of the matrix], i.e. row c of X is X + c * ldx for the matrix
- * column c = panel_id * panel_columns + col. Y: row 0 is the tile's first row. dense: OOC_F32 or
+ * X: its row 0, n_cols rows (the columns of A). Y: row 0 is the tile's first row. dense: OOC_F32 or
  * OOC_F64; with F32 sums are f32, with F64 f64. Adds into Y: the caller zeroes it first. B >= 1.
  * The fewer calls a tile is cut into, the less often X goes through the cache. */
-void ooc_spmm_forward_cpu(const ooc_tile_view *t, uint32_t c0, uint32_t c1, const void *X,
-                          uint64_t ldx, void *Y, uint64_t ldy, uint32_t B, ooc_dtype dense,
-                          void *scratch);
+void ooc_spmm_forward_cpu(const ooc_tile_view *t, uint32_t c0, uint32_t c1, uint64_t n_cols,
+                          const void *X, uint64_t ldx, void *Y, uint64_t ldy, uint32_t B,
+                          ooc_dtype dense, void *scratch);
 
 /* G[c, 0..B) += sum over entries (r, c, a) of a * R[r, 0..B), for the columns of panels p0 .. p1-1
  * (indices into panel_id) whose index inside the panel is in col0 .. col1-1 (0, panel_columns:
- * all). Entries of one column are added in ascending row order, whatever the split. Rows of G
- * without entries in the tile are neither read nor written. */
+ * all). R: the tile's first row. G: row 0 of n_cols. The order of a column's sums is fixed by the
+ * tile, whatever the split. Rows of G of other columns are not touched; those of the call's
+ * columns without entries keep their bits. */
 void ooc_spmm_adjoint_cpu(const ooc_tile_view *t, uint32_t p0, uint32_t p1, uint32_t col0,
-                          uint32_t col1, const void *R, uint64_t ldr, void *G, uint64_t ldg,
-                          uint32_t B, ooc_dtype dense, void *scratch);
+                          uint32_t col1, uint64_t n_cols, const void *R, uint64_t ldr, void *G,
+                          uint64_t ldg, uint32_t B, ooc_dtype dense, void *scratch);
 #endif

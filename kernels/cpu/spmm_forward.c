@@ -3,92 +3,174 @@
 #include "kernels/cpu/row_set.h"
 #include "kernels/cpu/spmm_batch.h"
 
-/* A row takes one addition a panel (or piece). Where there may be more than GROUP of them, they are
- * summed in groups first: a plain sum of thousands of like-signed numbers drifts. */
+/* A row takes one addition from each panel, block of a panel, or piece. Where there may be more
+ * than GROUP of them they are summed in groups first: a plain sum of thousands of like-signed
+ * numbers drifts. */
 #define GROUP 256u
+
+#define SORT_MIN_B 1u
 
 typedef struct {
     const ooc_tile_view *t;
-    const ooc_spmm_type_ops *ops;
+    const ooc_spmm_ops *ops;
+    const ooc_spmm_type_ops *type;
     ooc_dtype dense;
     uint32_t elem; /* bytes of the dense type */
+    uint64_t n_cols;
     const char *X;
     uint64_t ldx;
-    uint32_t B;
+    ooc_scratch *s;
+    uint32_t copy_bytes; /* of s->block, for copies of X */
 } forward_call;
 
-/* out[r, 0..n_b) += (panel p of A) * X[.., b0..b0+n_b) for the rows of chunks c0 .. c1-1. Rows that
- * took something are added to `touched` (NULL: not wanted). */
-static void forward_panel(const forward_call *f, uint32_t p, uint32_t c0, uint32_t c1, uint32_t b0,
-                          uint32_t n_b, void *out, uint64_t ld_out, ooc_row_set *touched)
-{
-    const uint64_t first_col = (uint64_t)f->t->panel_id[p] * f->t->n.panel_columns;
-    const ooc_dense_view d = {.in = f->X + (first_col * f->ldx + b0) * f->elem,
-                              .ld_in = f->ldx,
-                              .out = out,
-                              .ld_out = ld_out,
-                              .B = n_b};
-    ooc_batch b;
-
-    ooc_batch_open(&b, f->t, p, c0, c1, 0, f->t->n.panel_columns, f->dense);
-    while (ooc_batch_next(&b, UINT32_MAX)) {
-        if (touched)
-            ooc_row_set_add_rows(touched, &b.view);
-        f->ops->forward(&b.view, &d);
-    }
-}
+/* What one panel is multiplied by and where it goes. */
+typedef struct {
+    uint32_t p, c0, c1; /* panel, chunks */
+    uint32_t b0, n_b;   /* columns of X */
+    void *out;
+    uint64_t ld_out;
+    ooc_row_set *touched; /* takes the rows that got something; NULL: not wanted */
+} forward_job;
 
 static uint32_t min_u32(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
 }
 
-/* One chunk of a tile with many panels. The strip of B is as wide as scratch has room for. */
-static void forward_chunk_in_groups(const forward_call *f, uint32_t c, char *Y, uint64_t ldy,
-                                    ooc_scratch *s)
+static uint32_t run_entries(const ooc_tile_view *t, uint32_t p, uint32_t c0, uint32_t c1)
+{
+    return t->ent_off[p * t->n.n_chunks + c1] - t->ent_off[p * t->n.n_chunks + c0];
+}
+
+static void run_batches(const forward_call *f, const forward_job *j, const ooc_dense_view *d,
+                        ooc_batch *b)
+{
+    if (j->n_b >= SORT_MIN_B)
+        ooc_batch_sort(b);
+    while (ooc_batch_next(b)) {
+        if (j->touched)
+            for (uint32_t i = 0; i < b->view.n; i++)
+                ooc_row_set_add(j->touched, b->view.piece ? b->view.piece[i].row : b->view.row[i]);
+        f->type->forward(&b->view, d);
+    }
+}
+
+/* How many columns of n_b elements fit the room for copies. */
+static uint32_t block_columns(const forward_call *f, uint32_t n_b)
+{
+    return f->copy_bytes / ooc_panel_layout_of(n_b, f->elem).row_bytes;
+}
+
+/* X is used where it is, or copied block by block into scratch, whose layout suits the caches and
+ * whose rows are whole vectors. Copying must pay: a column should be used at least twice a call.
+ * The blocks of a panel that does not fit at once are sums of their own, so there the choice
+ * depends on the whole panel, not on the call's share of it. */
+static void forward_panel(const forward_call *f, const forward_job *j)
+{
+    const ooc_tile_view *t = f->t;
+    const uint64_t first_col = (uint64_t)t->panel_id[j->p] * t->n.panel_columns;
+    const uint32_t width =
+        (uint32_t)(f->n_cols - first_col < t->n.panel_columns ? f->n_cols - first_col
+                                                              : t->n.panel_columns);
+    const char *X = f->X + (first_col * f->ldx + j->b0) * f->elem;
+    const uint64_t reach = width * f->ldx * f->elem;
+    const uint32_t room = block_columns(f, j->n_b);
+    const uint32_t entries =
+        width <= room ? run_entries(t, j->p, j->c0, j->c1) : run_entries(t, j->p, 0, t->n.n_chunks);
+    ooc_dense_view d = {.in = X, .out = j->out, .ld_out = j->ld_out, .B = j->n_b};
+    ooc_panel_layout l = {(uint32_t)(f->ldx * f->elem), 31};
+    ooc_batch b;
+
+    if (entries / 2 < width && reach < INT32_MAX) {
+        ooc_batch_open(&b, f->ops, t, j->p, j->c0, j->c1, f->dense, l, &f->s->list);
+        run_batches(f, j, &d, &b);
+        return;
+    }
+    l = ooc_panel_layout_of(j->n_b, f->elem);
+    d.in = f->s->block;
+    for (uint32_t c = 0; c < width; c += room) {
+        const uint32_t n = min_u32(room, width - c);
+
+        f->type->copy_in(f->s->block, l, X + c * f->ldx * f->elem, f->ldx, n, j->n_b);
+        ooc_batch_open(&b, f->ops, t, j->p, j->c0, j->c1, f->dense, l, &f->s->list);
+        if (n < width)
+            ooc_batch_columns(&b, c, c + n);
+        run_batches(f, j, &d, &b);
+    }
+}
+
+/* How many blocks a full panel is multiplied in, if X is copied. */
+static uint32_t panel_blocks(const forward_call *f, uint32_t n_b)
+{
+    const uint32_t room = block_columns(f, n_b);
+
+    return (f->t->n.panel_columns + room - 1) / room;
+}
+
+/* One chunk of a tile with many panels: half of scratch for sums, the other for copies of X. */
+static void forward_chunk_in_groups(forward_call *f, uint32_t c, char *Y, uint64_t ldy, uint32_t B)
 {
     const uint32_t row0 = f->t->chunk_row[c], rows = f->t->chunk_row[c + 1] - row0;
+    char *sums = f->s->block + sizeof f->s->block / 2;
     const uint32_t strip =
-        min_u32(OOC_STRIP_BYTES / f->elem, OOC_SCRATCH_ACC_BYTES / (rows * f->elem));
-    const uint32_t n_panels = f->t->n.n_panels;
+        min_u32(OOC_STRIP_BYTES / f->elem, (uint32_t)sizeof f->s->block / 2 / (rows * f->elem));
+    uint32_t n_b;
 
-    for (uint32_t b0 = 0; b0 < f->B; b0 += strip) {
-        const uint32_t n_b = min_u32(strip, f->B - b0);
+    for (uint32_t b0 = 0; b0 < B; b0 += n_b) {
+        const ooc_panel_layout l = {f->elem * (n_b = min_u32(strip, B - b0)), 31};
+        forward_job j = {.c0 = c,
+                         .c1 = c + 1,
+                         .b0 = b0,
+                         .n_b = n_b,
+                         .out = ooc_shift(sums, -(int64_t)row0 * l.row_bytes),
+                         .ld_out = n_b,
+                         .touched = &f->s->touched};
+        const uint32_t group = GROUP / panel_blocks(f, n_b); /* panels */
 
-        ooc_fill_neg_zero(f->dense, s->acc, (uint64_t)rows * n_b);
-        ooc_row_set_clear(&s->touched);
-        for (uint32_t p = 0; p < n_panels; p++) {
-            forward_panel(f, p, c, c + 1, b0, n_b,
-                          ooc_shift(s->acc, -(int64_t)row0 * n_b * f->elem), n_b, &s->touched);
-            if ((p + 1) % GROUP == 0 || p + 1 == n_panels)
-                ooc_row_set_fold(&s->touched, f->ops->fold, Y + (uint64_t)b0 * f->elem, ldy, s->acc,
-                                 n_b, row0, n_b);
+        ooc_fill_neg_zero(f->dense, sums, (uint64_t)rows * l.row_bytes);
+        ooc_row_set_clear(&f->s->touched);
+        for (j.p = 0; j.p < f->t->n.n_panels; j.p++) {
+            forward_panel(f, &j);
+            if ((j.p + 1) % group == 0 || j.p + 1 == f->t->n.n_panels)
+                ooc_row_set_fold(&f->s->touched, f->type->fold, Y + (uint64_t)b0 * f->elem, ldy,
+                                 sums, l, row0, n_b);
         }
     }
 }
 
-void ooc_spmm_forward_cpu(const ooc_tile_view *t, uint32_t c0, uint32_t c1, const void *X,
-                          uint64_t ldx, void *Y, uint64_t ldy, uint32_t B, ooc_dtype dense,
-                          void *scratch)
+void ooc_spmm_forward_cpu(const ooc_tile_view *t, uint32_t c0, uint32_t c1, uint64_t n_cols,
+                          const void *X, uint64_t ldx, void *Y, uint64_t ldy, uint32_t B,
+                          ooc_dtype dense, void *scratch)
 {
     const ooc_spmm_ops *ops = ooc_spmm_ops_get();
-    const forward_call f = {.t = t,
-                            .ops = dense == OOC_F64 ? &ops->f64 : &ops->f32,
-                            .dense = dense,
-                            .elem = ooc_dtype_bytes(dense),
-                            .X = X,
-                            .ldx = ldx,
-                            .B = B};
-
+    forward_call f = {.t = t,
+                      .ops = ops,
+                      .type = dense == OOC_F64 ? &ops->f64 : &ops->f32,
+                      .dense = dense,
+                      .elem = ooc_dtype_bytes(dense),
+                      .n_cols = n_cols,
+                      .X = X,
+                      .ldx = ldx,
+                      .s = scratch,
+                      .copy_bytes = OOC_SCRATCH_BLOCK};
     const uint32_t strip = OOC_STRIP_BYTES / f.elem;
 
-    if (t->n.n_panels > GROUP) {
+    if (t->n.n_panels * panel_blocks(&f, min_u32(strip, B)) > GROUP) {
+        f.copy_bytes /= 2;
         for (uint32_t c = c0; c < c1; c++)
-            forward_chunk_in_groups(&f, c, Y, ldy, scratch);
+            forward_chunk_in_groups(&f, c, Y, ldy, B);
         return;
     }
     for (uint32_t p = 0; p < t->n.n_panels; p++)
-        for (uint32_t b0 = 0; b0 < B; b0 += strip)
-            forward_panel(&f, p, c0, c1, b0, min_u32(strip, B - b0),
-                          (char *)Y + (uint64_t)b0 * f.elem, ldy, NULL);
+        for (uint32_t b0 = 0; b0 < B; b0 += strip) {
+            const forward_job j = {.p = p,
+                                   .c0 = c0,
+                                   .c1 = c1,
+                                   .b0 = b0,
+                                   .n_b = min_u32(strip, B - b0),
+                                   .out = (char *)Y + (uint64_t)b0 * f.elem,
+                                   .ld_out = ldy};
+
+            forward_panel(&f, &j);
+        }
 }

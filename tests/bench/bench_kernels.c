@@ -49,8 +49,9 @@ static void run_forward(void *ctx, uint32_t task, uint32_t thread)
 {
     job *j = ctx;
 
-    ooc_spmm_forward_cpu(j->t, j->fpart[task].c0, j->fpart[task].c1, j->in, j->B, j->out, j->B,
-                         j->B, OOC_F32, j->scratch + (size_t)thread * OOC_SPMM_SCRATCH_BYTES);
+    ooc_spmm_forward_cpu(j->t, j->fpart[task].c0, j->fpart[task].c1, j->m->n_cols, j->in, j->B,
+                         j->out, j->B, j->B, OOC_F32,
+                         j->scratch + (size_t)thread * OOC_SPMM_SCRATCH_BYTES);
 }
 
 static void run_adjoint(void *ctx, uint32_t task, uint32_t thread)
@@ -58,8 +59,8 @@ static void run_adjoint(void *ctx, uint32_t task, uint32_t thread)
     job *j = ctx;
     const ooc_adjoint_part *a = &j->apart[task];
 
-    ooc_spmm_adjoint_cpu(j->t, a->p0, a->p1, a->col0, a->col1, j->in, j->B, j->out, j->B, j->B,
-                         OOC_F32, j->scratch + (size_t)thread * OOC_SPMM_SCRATCH_BYTES);
+    ooc_spmm_adjoint_cpu(j->t, a->p0, a->p1, a->col0, a->col1, j->m->n_cols, j->in, j->B, j->out,
+                         j->B, j->B, OOC_F32, j->scratch + (size_t)thread * OOC_SPMM_SCRATCH_BYTES);
 }
 
 /* One thread: its processor time, which a busy machine disturbs less. */

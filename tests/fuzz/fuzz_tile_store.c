@@ -23,9 +23,9 @@ static void multiply(const ooc_tile_view *v, uint64_t n_cols)
     void *scratch = ooc_pages_alloc(OOC_SPMM_SCRATCH_BYTES);
 
     if (x && y && scratch) {
-        ooc_spmm_forward_cpu(v, 0, v->n.n_chunks, x, 1, y, 1, 1, OOC_F32, scratch);
-        ooc_spmm_adjoint_cpu(v, 0, v->n.n_panels, 0, v->n.panel_columns, y, 1, x, 1, 1, OOC_F32,
-                             scratch);
+        ooc_spmm_forward_cpu(v, 0, v->n.n_chunks, n_cols, x, 1, y, 1, 1, OOC_F32, scratch);
+        ooc_spmm_adjoint_cpu(v, 0, v->n.n_panels, 0, v->n.panel_columns, n_cols, y, 1, x, 1, 1,
+                             OOC_F32, scratch);
     }
     ooc_pages_free(scratch, OOC_SPMM_SCRATCH_BYTES);
     ooc_free(x);
