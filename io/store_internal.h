@@ -56,7 +56,7 @@ static inline uint64_t ooc_dir_front_bytes(const ooc_tile_counts *n, bool raw)
 typedef struct {
     uint64_t dctx, dctx_bytes;
     uint64_t piece[OOC_MAX_PIECES]; /* decoded planes */
-    uint64_t row_segs, seg_panel, seg_len, col, cursors;
+    uint64_t seg_row, seg_panel, seg_len, col, dropped, cursors;
     uint64_t total;
 } ooc_scratch_layout;
 

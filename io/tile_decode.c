@@ -4,6 +4,9 @@
 #include "io/store_internal.h"
 #include "io/tile_emit.h"
 
+/* Items of seg_row that are written at once, so far behind the last one too. */
+#define ROWS_AT_ONCE 8u
+
 static uint64_t part(uint64_t *end, uint64_t bytes)
 {
     uint64_t at = *end;
@@ -22,10 +25,11 @@ ooc_scratch_layout ooc_scratch_layout_of(const ooc_tile_record *r)
         l.piece[i] = part(&l.total, ooc_piece_items(i, r->max_chunk_rows, r->max_chunk_segments,
                                                     r->max_chunk_entries) +
                                         (uint64_t)OOC_OVERREAD);
-    l.row_segs = part(&l.total, (uint64_t)r->max_chunk_rows * 4);
+    l.seg_row = part(&l.total, ((uint64_t)r->max_chunk_segments + ROWS_AT_ONCE) * 2);
     l.seg_panel = part(&l.total, (uint64_t)r->max_chunk_segments * 2);
     l.seg_len = part(&l.total, (uint64_t)r->max_chunk_segments * 2);
     l.col = part(&l.total, (uint64_t)r->max_chunk_entries * 2 + OOC_OVERREAD);
+    l.dropped = part(&l.total, 2);
     l.cursors = part(&l.total, (uint64_t)r->info.n.n_panels * sizeof(ooc_panel_cursor));
     return l;
 }
@@ -69,72 +73,89 @@ static ooc_status decode_pieces(struct chunk *c, ooc_err *err)
     return OOC_OK;
 }
 
-/* Row and segment items; their sums must be those of the chunk record. */
-static bool join_counts(const struct chunk *c, const ooc_emit_ops *ops)
+/* The row of each segment, from the number of segments of each row; false if they do not add up.
+ * Most rows have few segments, so that as many are written at once and the next row begins where
+ * this one ends: that has no branch to mispredict. */
+static bool set_rows(const struct chunk *c, uint32_t row0)
 {
     const uint8_t *const *p = c->plane + OOC_PIECE_ROW_SEGS;
-    uint32_t *row_segs = (uint32_t *)(c->scratch + c->l.row_segs);
-    uint16_t *seg_len = (uint16_t *)(c->scratch + c->l.seg_len);
-    uint64_t segments = 0, entries = c->n_segments;
+    uint16_t *out = (uint16_t *)(c->scratch + c->l.seg_row);
+    uint64_t left = c->n_segments;
 
     for (uint32_t i = 0; i < c->n_rows; i++) {
-        row_segs[i] = (uint32_t)p[0][i] | (uint32_t)p[1][i] << 8 | (uint32_t)p[2][i] << 16 |
-                      (uint32_t)p[3][i] << 24;
-        segments += row_segs[i];
+        uint32_t n = (uint32_t)p[0][i] | (uint32_t)p[1][i] << 8 | (uint32_t)p[2][i] << 16 |
+                     (uint32_t)p[3][i] << 24;
+
+        if (n > left)
+            return false;
+        for (uint32_t at = 0; at == 0 || at < n; at += ROWS_AT_ONCE)
+            for (uint32_t k = 0; k < ROWS_AT_ONCE; k++)
+                out[at + k] = (uint16_t)(row0 + i);
+        out += n;
+        left -= n;
     }
-    ops->join2((uint16_t *)(c->scratch + c->l.seg_panel), c->plane[OOC_PIECE_SEG_PANEL],
-               c->plane[OOC_PIECE_SEG_PANEL + 1], c->n_segments);
-    ops->join2(seg_len, c->plane[OOC_PIECE_SEG_LEN], c->plane[OOC_PIECE_SEG_LEN + 1],
+    return left == 0;
+}
+
+/* Segment items; false if they do not fit the chunk's counts. */
+static bool set_segments(const struct chunk *c, const ooc_emit_ops *ops, uint32_t n_panels)
+{
+    uint16_t *panel = (uint16_t *)(c->scratch + c->l.seg_panel);
+    uint16_t *len = (uint16_t *)(c->scratch + c->l.seg_len);
+    uint64_t entries = c->n_segments;
+
+    ops->join2(panel, c->plane[OOC_PIECE_SEG_PANEL], c->plane[OOC_PIECE_SEG_PANEL + 1],
                c->n_segments);
+    ops->join2(len, c->plane[OOC_PIECE_SEG_LEN], c->plane[OOC_PIECE_SEG_LEN + 1], c->n_segments);
     for (uint32_t i = 0; i < c->n_segments; i++)
-        entries += seg_len[i];
-    return segments == c->n_segments && entries == c->n_entries;
+        entries += len[i];
+    return entries == c->n_entries && ops->highest(panel, c->n_segments) < n_panels;
 }
 
 /* Cursors at the beginning of the chunk's runs. False if the runs' sizes are not the chunk's. */
-static bool set_cursors(const struct chunk *c, const ooc_tile_view *v)
+static bool set_cursors(const struct chunk *c, const ooc_tile_view *v, uint8_t *block)
 {
+    const ooc_tile_layout l = ooc_tile_layout_of(&v->n);
     ooc_panel_cursor *k = (ooc_panel_cursor *)(c->scratch + c->l.cursors);
-    uint64_t entries = 0, segments = 0, n_cols = c->t->store->info.n_cols;
+    uint16_t *dropped = (uint16_t *)(c->scratch + c->l.dropped);
+    uint64_t entries = 0, segments = 0, width = ooc_dtype_bytes(v->n.vtype);
 
     for (uint32_t p = 0; p < v->n.n_panels; p++, k++) {
         uint64_t first = (uint64_t)p * v->n.n_chunks, run = first + c->number;
+        uint64_t ent = v->ent_off[run], seg = v->seg_off[run];
+        bool pairs = v->len_base[p] == OOC_PAIR_PANEL;
+        uint16_t *lens = (uint16_t *)(block + l.seg_len);
 
-        k->ent = v->ent_off[run];
-        k->ent_end = v->ent_off[run + 1];
-        k->seg = v->seg_off[run];
-        k->seg_end = v->seg_off[run + 1];
-        k->pairs = v->len_base[p] == OOC_PAIR_PANEL;
-        k->to_len = v->len_base[p] - v->seg_off[first];
-        k->limit = ooc_panel_limit(v, n_cols, p);
-        entries += k->ent_end - k->ent;
-        segments += k->seg_end - k->seg;
+        k->seg_row = (uint16_t *)(block + l.seg_row) + seg;
+        k->seg_len = pairs ? dropped : lens + v->len_base[p] + (seg - v->seg_off[first]);
+        k->col = (uint16_t *)(block + l.col) + ent;
+        k->val = block + l.val + ent * width;
+        k->ent_left = (uint32_t)(v->ent_off[run + 1] - ent);
+        k->seg_left = (uint32_t)(v->seg_off[run + 1] - seg);
+        k->longest = pairs ? 1 : OOC_MAX_SEGMENT;
+        k->len_step = pairs ? 0 : 1;
+        k->limit = ooc_panel_limit(v, c->t->store->info.n_cols, p);
+        entries += k->ent_left;
+        segments += k->seg_left;
     }
     return entries == c->n_entries && segments == c->n_segments;
 }
 
-static const char *emit(const struct chunk *c, const ooc_tile_view *head, void *block,
-                        const ooc_emit_ops *ops, uint32_t n_descents)
+static const char *emit(const struct chunk *c, const ooc_emit_ops *ops)
 {
-    const ooc_tile_layout out = ooc_tile_layout_of(&head->n);
-    uint32_t width = ooc_dtype_bytes(head->n.vtype);
-    uint8_t *b = block;
+    uint32_t width = ooc_dtype_bytes(c->t->info.n.vtype);
+    uint16_t *col = (uint16_t *)(c->scratch + c->l.col);
     ooc_emit_job j = {
-        .n_rows = c->n_rows,
-        .n_panels = head->n.n_panels,
-        .row0 = head->chunk_row[c->number],
-        .row_segs = (const uint32_t *)(c->scratch + c->l.row_segs),
+        .n_segments = c->n_segments,
+        .seg_row = (const uint16_t *)(c->scratch + c->l.seg_row),
         .seg_panel = (const uint16_t *)(c->scratch + c->l.seg_panel),
         .seg_len = (const uint16_t *)(c->scratch + c->l.seg_len),
-        .col = (const uint16_t *)(c->scratch + c->l.col),
-        .n_descents = n_descents,
+        .col = col,
         .cursor = (ooc_panel_cursor *)(c->scratch + c->l.cursors),
-        .seg_row = (uint16_t *)(b + out.seg_row),
-        .seg_len_out = (uint16_t *)(b + out.seg_len),
-        .col_out = (uint16_t *)(b + out.col),
-        .val_out = b + out.val,
     };
 
+    j.n_descents =
+        ops->join2_prefix(col, c->plane[OOC_PIECE_COL], c->plane[OOC_PIECE_COL + 1], c->n_entries);
     for (uint32_t i = 0; i < width; i++)
         j.val_plane[i] = c->plane[OOC_PIECE_VAL + i];
     return width == 4   ? ops->emit4(&j)
@@ -185,7 +206,6 @@ ooc_status ooc_decode_rows_chunk(const ooc_stored_tile *t, uint32_t chunk, void 
         .l = ooc_scratch_layout_of(&t->store->tiles[t->k]),
         .scratch = scratch,
     };
-    uint32_t n_descents;
     const char *what;
     ooc_status st;
 
@@ -193,16 +213,15 @@ ooc_status ooc_decode_rows_chunk(const ooc_stored_tile *t, uint32_t chunk, void 
         return ooc_tile_fail(t, err, c.off, "the checksum of chunk %u does not match", chunk);
     copy_head(t, chunk, block);
     if (!c.n_entries) /* only empty rows: nothing else is stored that matters */
-        return set_cursors(&c, &head) && !c.stored_bytes
+        return set_cursors(&c, &head, block) && !c.stored_bytes
                    ? OOC_OK
                    : ooc_tile_fail(t, err, c.off, "chunk %u has bytes but no entries", chunk);
     st = decode_pieces(&c, err);
     if (st)
         return st;
-    if (!join_counts(&c, ops) || !set_cursors(&c, &head))
+    if (!set_rows(&c, head.chunk_row[chunk]) || !set_segments(&c, ops, head.n.n_panels) ||
+        !set_cursors(&c, &head, block))
         return ooc_tile_fail(t, err, c.off, "chunk %u: its rows and segments do not add up", chunk);
-    n_descents = ops->join2_prefix((uint16_t *)(c.scratch + c.l.col), c.plane[OOC_PIECE_COL],
-                                   c.plane[OOC_PIECE_COL + 1], c.n_entries);
-    what = emit(&c, &head, block, ops, n_descents);
+    what = emit(&c, ops);
     return what ? ooc_tile_fail(t, err, c.off, "chunk %u: %s", chunk, what) : OOC_OK;
 }

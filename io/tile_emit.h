@@ -5,31 +5,30 @@
 
 #include "kernels/tile_view.h"
 
-/* Where the next entries of a panel go. All are indices into the kernel form's arrays. */
+/* Where the next entries of a panel go, and how many more its run in this chunk can take. */
 typedef struct {
-    uint32_t ent, ent_end; /* of this chunk's run */
-    uint32_t seg, seg_end;
-    uint32_t to_len; /* seg + to_len (mod 2^32) is the place in seg_len */
-    uint32_t limit;  /* columns of the panel that the matrix has */
-    uint32_t pairs;  /* a pair panel: every segment has one entry and no length */
+    uint16_t *seg_row, *seg_len, *col;
+    uint8_t *val;
+    uint32_t seg_left, ent_left;
+    uint32_t limit;   /* columns of the panel that the matrix has */
+    uint16_t longest; /* entries of a segment: 1 in a pair panel */
+    uint16_t
+        len_step; /* 0 in a pair panel, which has no lengths: seg_len is a place to drop them */
 } ooc_panel_cursor;
 
 typedef struct {
-    uint32_t n_rows, n_panels;
-    uint32_t row0;               /* first row in the tile */
-    const uint32_t *row_segs;    /* [n_rows] */
-    const uint16_t *seg_panel;   /* [segments] < n_panels is checked here */
-    const uint16_t *seg_len;     /* [segments] entries less one */
+    uint32_t n_segments;
+    const uint16_t *seg_row;     /* [n_segments] row in the tile */
+    const uint16_t *seg_panel;   /* [n_segments] all below the number of cursors */
+    const uint16_t *seg_len;     /* [n_segments] entries less one */
     const uint16_t *col;         /* [entries] */
     uint32_t n_descents;         /* of col: items that are not above the one before */
-    const uint8_t *val_plane[8]; /* [entries + slack] each */
-    ooc_panel_cursor *cursor;    /* [n_panels] */
-    uint16_t *seg_row, *seg_len_out, *col_out;
-    uint8_t *val_out;
+    const uint8_t *val_plane[8]; /* [entries] each */
+    ooc_panel_cursor *cursor;
 } ooc_emit_job;
 
-/* The sums of row_segs and of (seg_len + 1) have been checked against the arrays' sizes. Writes
- * only inside the cursors' runs. NULL if all is well, else what is wrong, a static text. */
+/* The sum of (seg_len + 1) has been checked against the arrays' sizes. Writes only inside the
+ * cursors' runs. NULL if all is well, else what is wrong, a static text. */
 typedef const char *(*ooc_emit_fn)(const ooc_emit_job *j);
 
 /* Planes may be read up to OOC_OVERREAD bytes behind their last item; nothing is written there. */

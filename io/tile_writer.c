@@ -6,10 +6,17 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 
+#include <math.h>
 #include <stdatomic.h>
 
-/* `auto` takes the kernel layout, which needs no decoding, where all of a tile shrinks less. */
-#define AUTO_TILE_MOST 0.85
+/* What `auto` expects of a step from disk, in nanoseconds on a machine like the one that
+ * bench_decode ran on: two cores, a disk of 2 GB/s. Reading overlaps with decoding and the product;
+ * the slower side counts. */
+#define READ_NS_PER_BYTE      0.5
+#define DECODE_NS_PER_ENTRY   1.0
+#define DECODE_NS_PER_SEGMENT 3.5
+#define PRODUCT_NS_PER_ENTRY  1.0
+#define CORES                 2
 
 struct thread_state {
     ooc_piece_encoder *enc;
@@ -343,6 +350,18 @@ static ooc_status write_tile(ooc_tile_writer *w, bool raw, ooc_err *err)
     return st;
 }
 
+/* Is a tile of `rows` stored bytes used sooner than one of `kernel` bytes that needs no decoding?
+ */
+static bool rows_pay(const ooc_tile_counts *n, uint64_t rows, uint64_t kernel)
+{
+    double product = PRODUCT_NS_PER_ENTRY * n->n_entries;
+    double decode = DECODE_NS_PER_ENTRY * n->n_entries + DECODE_NS_PER_SEGMENT * n->n_segments;
+    double as_rows = fmax(READ_NS_PER_BYTE * (double)rows, (decode + product) / CORES);
+    double as_kernel = fmax(READ_NS_PER_BYTE * (double)kernel, product / CORES);
+
+    return as_rows < as_kernel;
+}
+
 static ooc_status append(ooc_tile_writer *w, const ooc_csr_rows *rows, ooc_err *err)
 {
     bool automatic = w->opts.codec == OOC_CODEC_AUTO, raw;
@@ -369,7 +388,7 @@ static ooc_status append(ooc_tile_writer *w, const ooc_csr_rows *rows, ooc_err *
         if (st)
             return st;
         kernel = ooc_tile_layout_of(&p->n).total - ooc_head_bytes(&p->n);
-        raw = (double)bytes > (automatic ? AUTO_TILE_MOST : 1) * (double)kernel;
+        raw = automatic ? !rows_pay(&p->n, bytes, kernel) : bytes >= kernel;
     }
     if (raw) {
         memset(w->dir, 0, front);
