@@ -30,6 +30,7 @@ typedef struct {
     ooc_event *filled;   /* all copies into the lane are done */
     ooc_event *done;     /* its job has run */
     ooc_event *free;     /* nothing reads or writes it any more */
+    ooc_stream *user;    /* that recorded `free`; NULL: the lane is free */
 } ooc_lane;
 
 /* A host slot that tiles are read into, or decoded into on their way to a device. */
@@ -58,6 +59,7 @@ struct ooc_engine {
     ooc_host_slot io[OOC_READER_MAX_IN_FLIGHT];
     ooc_host_slot staging[OOC_MAX_LANES];
     uint32_t n_lanes, n_io, n_staging;
+    bool sending_Y;    /* copy_out has work */
     uint64_t io_bytes; /* of one I/O slot */
     void *scratch;     /* decoding, threads * scratch_bytes */
     uint64_t scratch_bytes;

@@ -124,6 +124,18 @@ static ooc_status wait_stored(struct pass *p, struct visit *v, ooc_err *err)
     return st;
 }
 
+/* The device has nothing to do any more. */
+static void all_is_free(ooc_engine *e)
+{
+    for (uint32_t i = 0; i < e->n_lanes; i++)
+        e->lane[i].user = NULL;
+    for (uint32_t i = 0; i < e->n_io; i++)
+        e->io[i].sending = false;
+    for (uint32_t i = 0; i < e->n_staging; i++)
+        e->staging[i].sending = false;
+    e->sending_Y = false;
+}
+
 void ooc_pass_reset(ooc_engine *e)
 {
     const ooc_device_ops *ops = e->device->ops;
@@ -137,23 +149,26 @@ void ooc_pass_reset(ooc_engine *e)
     if (e->copy_out)
         (void)ops->stream_sync(e->device, e->copy_out, NULL);
     memset(&e->ahead, 0, sizeof e->ahead);
-    for (uint32_t i = 0; i < e->n_io; i++)
-        e->io[i].sending = false;
-    for (uint32_t i = 0; i < e->n_staging; i++)
-        e->staging[i].sending = false;
+    all_is_free(e);
     for (uint64_t k = 0; e->place && k < e->info->n_tiles; k++)
         e->place[k].on_way = false;
 }
 
 /* ---- one visit ---- */
 
-/* The lane's first copy waits until nothing uses the lane any more. */
+/* Work that `s` is given from now on may use the lane. */
+static ooc_status claim_lane(struct pass *p, struct visit *v, ooc_stream *s, ooc_err *err)
+{
+    ooc_stream *user = v->lane->user;
+
+    v->lane->user = NULL;
+    return user && user != s ? p->ops->event_wait(p->d, s, v->lane->free, err) : OOC_OK;
+}
+
 static ooc_status copying(struct pass *p, struct visit *v, ooc_err *err)
 {
-    if (v->copied)
-        return OOC_OK;
     v->copied = true;
-    return p->ops->event_wait(p->d, p->e->copy_in, v->lane->free, err);
+    return claim_lane(p, v, p->e->copy_in, err);
 }
 
 static ooc_status send(struct pass *p, struct visit *v, void *dst, const void *src,
@@ -286,12 +301,13 @@ static ooc_status run_job(struct pass *p, struct visit *v, const ooc_tile_job *j
     bool send_Y = p->a->Y && !ooc_array_in_place(e, p->a->Y);
     ooc_status st = OOC_OK;
 
+    e->sending_Y |= send_Y;
     if (v->copied) {
         st = p->ops->event_record(p->d, lane->filled, e->copy_in, err);
         if (!st)
             st = p->ops->event_wait(p->d, e->compute, lane->filled, err);
-    } else if (send_Y) { /* the lane's Y may still be on its way out */
-        st = p->ops->event_wait(p->d, e->compute, lane->free, err);
+    } else { /* a Y may still be on its way out of the lane */
+        st = claim_lane(p, v, e->compute, err);
     }
     if (!st)
         st = p->ops->tile_run(p->d, e->compute, job, err);
@@ -303,8 +319,11 @@ static ooc_status run_job(struct pass *p, struct visit *v, const ooc_tile_job *j
             st = ooc_array_copy(e, e->copy_out, p->a->Y, v->info.first_row, v->info.n.n_rows,
                                 p->a->b0, p->a->B, lane->Y, false, err);
     }
-    if (!st)
-        st = p->ops->event_record(p->d, lane->free, send_Y ? e->copy_out : e->compute, err);
+    /* The last lanes of a call are free when it has finished. */
+    if (!st && (p->a->continues || v->k + e->n_lanes < e->info->n_tiles)) {
+        lane->user = send_Y ? e->copy_out : e->compute;
+        st = p->ops->event_record(p->d, lane->free, lane->user, err);
+    }
     return st;
 }
 
@@ -396,7 +415,7 @@ static ooc_status begin(struct pass *p, ooc_err *err)
     return st;
 }
 
-/* Results are where the caller wants them when this returns. */
+/* Results are where the caller wants them when the last sweep of a call has finished. */
 static ooc_status finish(struct pass *p, ooc_err *err)
 {
     ooc_engine *e = p->e;
@@ -405,10 +424,15 @@ static ooc_status finish(struct pass *p, ooc_err *err)
 
     if (a->G && !ooc_array_in_place(e, a->G))
         st = ooc_array_copy(e, e->compute, a->G, 0, e->info->n_cols, a->b0, a->B, e->G, false, err);
-    if (!st)
-        st = p->ops->stream_sync(p->d, e->compute, err);
-    if (!st && a->Y && !ooc_array_in_place(e, a->Y))
+    if (st || a->continues)
+        return st;
+    if (e->sending_Y)
         st = p->ops->stream_sync(p->d, e->copy_out, err);
+    /* Sending Y comes behind the jobs of this sweep, but not behind G. */
+    if (!st && !(e->sending_Y && a->Y && !a->G))
+        st = p->ops->stream_sync(p->d, e->compute, err);
+    if (!st)
+        all_is_free(e);
     return st;
 }
 
