@@ -124,12 +124,17 @@ static void weight_task(void *ctx, uint32_t task, uint32_t thread)
                                       w->B, w->W->dtype);
 }
 
+/* Through memory of the engine: a copy that outlives a failed call must not write to a dead stack.
+ */
 static ooc_status fetch_double(ooc_engine *e, double *out, ooc_err *err)
 {
-    ooc_status st =
-        ooc_device_copy_flat(e->device, e->compute, OOC_COPY_D2H, out, e->loss, sizeof *out, err);
+    ooc_status st = ooc_device_copy_flat(e->device, e->compute, OOC_COPY_D2H, &e->fetched, e->loss,
+                                         sizeof e->fetched, err);
 
-    return st ? st : e->device->ops->stream_sync(e->device, e->compute, err);
+    if (!st)
+        st = e->device->ops->stream_sync(e->device, e->compute, err);
+    *out = e->fetched;
+    return st;
 }
 
 static ooc_status zero_double(ooc_engine *e, ooc_err *err)

@@ -67,7 +67,8 @@ struct ooc_engine {
     uint64_t host_bytes;
     bool registered;
     void *work, *X, *G, *R_all;
-    double *loss; /* on the device */
+    double *loss;   /* on the device */
+    double fetched; /* from the device */
 
     /* Reading ahead. Sweeps follow each other, so tiles are counted on: tile k of the current sweep
      * is number base + k. */

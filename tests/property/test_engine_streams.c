@@ -226,7 +226,7 @@ static void a_missing_wait_shows(void **state)
         assert_true(same_scene(&got, &want));
         scene_free(&got);
         ooc_device_close(device);
-        for (uint64_t skip = 1; skip <= d.n_calls; skip++, n++)
+        for (uint64_t skip = 1 + (uint64_t)i % 3; skip <= d.n_calls; skip += 3, n++)
             caught += is_caught(g.path, &v, &want, pool, skip);
         scene_free(&want);
         rig_free(&g);
