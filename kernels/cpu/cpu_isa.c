@@ -101,6 +101,8 @@ const ooc_spmm_ops *ooc_spmm_ops_get(void)
 #if OOC_X86_64
     case OOC_ISA_AVX512:
         return &ooc_spmm_avx512;
+    case OOC_ISA_AVX2:
+        return &ooc_spmm_avx2;
 #endif
     default:
         return &ooc_spmm_scalar;

@@ -2,46 +2,13 @@
  * has them. For every B the smallest vector that holds it, or two 512-bit vectors. */
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/spmm_avx512.h"
+#include "kernels/cpu/spmm_vector.h"
 
-#include <immintrin.h>
-#include <stdbool.h>
-#include <string.h>
-
-#define INLINE static inline __attribute__((always_inline, unused)) /* not all are used of each */
-
-/* The operations of vector type X: V is vectors of T; W and S are the intrinsics' prefix and
- * suffix. */
-#define DEFINE_ARITHMETIC(X, V, T, M, W, S)                                                        \
+#define DEFINE_MEMORY(X, V, T, M, W, S)                                                            \
     INLINE M mask_##X(uint32_t n)                                                                  \
     {                                                                                              \
         return (M)((1u << n) - 1u);                                                                \
     }                                                                                              \
-    INLINE V zero_##X(void)                                                                        \
-    {                                                                                              \
-        return W##_setzero_##S();                                                                  \
-    }                                                                                              \
-    INLINE V set1_##X(T x)                                                                         \
-    {                                                                                              \
-        return W##_set1_##S(x);                                                                    \
-    }                                                                                              \
-    INLINE V add_##X(V a, V b)                                                                     \
-    {                                                                                              \
-        return W##_add_##S(a, b);                                                                  \
-    }                                                                                              \
-    INLINE V fma_##X(V a, V b, V c)                                                                \
-    {                                                                                              \
-        return W##_fmadd_##S(a, b, c);                                                             \
-    }                                                                                              \
-    INLINE V loada_##X(const T *p)                                                                 \
-    {                                                                                              \
-        return W##_load_##S(p);                                                                    \
-    }                                                                                              \
-    INLINE void storea_##X(T *p, V v)                                                              \
-    {                                                                                              \
-        W##_store_##S(p, v);                                                                       \
-    }
-
-#define DEFINE_MEMORY(X, V, T, M, W, S)                                                            \
     INLINE V load_##X(const T *p)                                                                  \
     {                                                                                              \
         return W##_loadu_##S(p);                                                                   \
@@ -60,12 +27,16 @@
     }
 
 #define DEFINE_VECTOR(X, V, T, M, W, S)                                                            \
-    DEFINE_ARITHMETIC(X, V, T, M, W, S)                                                            \
+    DEFINE_ARITHMETIC(X, V, T, W, S)                                                               \
     DEFINE_MEMORY(X, V, T, M, W, S)
 
 /* Rows of f32 as vectors of double. H: the prefix for vectors of half the size; all: their mask. */
 #define DEFINE_WIDENING(X, V, W, H, all)                                                           \
-    DEFINE_ARITHMETIC(X, V, double, __mmask8, W, pd)                                               \
+    DEFINE_ARITHMETIC(X, V, double, W, pd)                                                         \
+    INLINE __mmask8 mask_##X(uint32_t n)                                                           \
+    {                                                                                              \
+        return (__mmask8)((1u << n) - 1u);                                                         \
+    }                                                                                              \
     INLINE V loadm_##X(const float *p, __mmask8 m)                                                 \
     {                                                                                              \
         return W##_cvtps_pd(H##_maskz_loadu_ps(m, p));                                             \
@@ -85,9 +56,7 @@ DEFINE_WIDENING(wide2, __m128d, _mm, _mm, 3)
 DEFINE_WIDENING(wide4, __m256d, _mm256, _mm, 15)
 DEFINE_WIDENING(wide8, __m512d, _mm512, _mm256, 255)
 
-#define JOIN_(a, b) a##_##b
-#define JOIN(a, b)  JOIN_(a, b)
-#define FN(name)    JOIN(name, VEC)
+#define FN(name) JOIN(name, VEC)
 
 #define VEC          f32x4
 #define V            __m128
@@ -162,16 +131,6 @@ DEFINE_WIDENING(wide8, __m512d, _mm512, _mm256, 255)
 #define WITH_FORWARD 0
 #include "kernels/cpu/spmm_simd.inc"
 
-/* Run body `fn` of vector type X with NV vectors of VLX lanes. */
-#define RUN(fn, X, VLX, NV)                                                                        \
-    do {                                                                                           \
-        if (d->B == (VLX) * (NV))                                                                  \
-            fn##_##X(a, d, NV, true);                                                              \
-        else                                                                                       \
-            fn##_##X(a, d, NV, false);                                                             \
-        return;                                                                                    \
-    } while (0)
-
 static void forward_f32(const ooc_batch_view *a, const ooc_dense_view *d)
 {
     if (d->B == 1 && a->piece) {
@@ -179,12 +138,12 @@ static void forward_f32(const ooc_batch_view *a, const ooc_dense_view *d)
         return;
     }
     if (d->B <= 4)
-        RUN(forward_any, f32x4, 4, 1);
+        OOC_RUN(forward_any, f32x4, 4, 1);
     if (d->B <= 8)
-        RUN(forward_any, f32x8, 8, 1);
+        OOC_RUN(forward_any, f32x8, 8, 1);
     if (d->B <= 16)
-        RUN(forward_any, f32x16, 16, 1);
-    RUN(forward_any, f32x16, 16, 2);
+        OOC_RUN(forward_any, f32x16, 16, 1);
+    OOC_RUN(forward_any, f32x16, 16, 2);
 }
 
 static void forward_f64(const ooc_batch_view *a, const ooc_dense_view *d)
@@ -194,19 +153,19 @@ static void forward_f64(const ooc_batch_view *a, const ooc_dense_view *d)
         return;
     }
     if (d->B <= 2)
-        RUN(forward_any, f64x2, 2, 1);
+        OOC_RUN(forward_any, f64x2, 2, 1);
     if (d->B <= 4)
-        RUN(forward_any, f64x4, 4, 1);
+        OOC_RUN(forward_any, f64x4, 4, 1);
     if (d->B <= 8)
-        RUN(forward_any, f64x8, 8, 1);
-    RUN(forward_any, f64x8, 8, 2);
+        OOC_RUN(forward_any, f64x8, 8, 1);
+    OOC_RUN(forward_any, f64x8, 8, 2);
 }
 
 static void adjoint_f32(const ooc_batch_view *a, const ooc_dense_view *d)
 {
     if (d->B <= 16)
-        RUN(adjoint_any, f32x16, 16, 1);
-    RUN(adjoint_any, f32x16, 16, 2);
+        OOC_RUN(adjoint_any, f32x16, 16, 1);
+    OOC_RUN(adjoint_any, f32x16, 16, 2);
 }
 
 static void adjoint_wide(const ooc_batch_view *a, const ooc_dense_view *d)
@@ -216,10 +175,10 @@ static void adjoint_wide(const ooc_batch_view *a, const ooc_dense_view *d)
         return;
     }
     if (d->B <= 2)
-        RUN(adjoint_any, wide2, 2, 1);
+        OOC_RUN(adjoint_any, wide2, 2, 1);
     if (d->B <= 4)
-        RUN(adjoint_any, wide4, 4, 1);
-    RUN(adjoint_any, wide8, 8, 1);
+        OOC_RUN(adjoint_any, wide4, 4, 1);
+    OOC_RUN(adjoint_any, wide8, 8, 1);
 }
 
 static void adjoint_f64(const ooc_batch_view *a, const ooc_dense_view *d)
@@ -229,12 +188,12 @@ static void adjoint_f64(const ooc_batch_view *a, const ooc_dense_view *d)
         return;
     }
     if (d->B <= 2)
-        RUN(adjoint_any, f64x2, 2, 1);
+        OOC_RUN(adjoint_any, f64x2, 2, 1);
     if (d->B <= 4)
-        RUN(adjoint_any, f64x4, 4, 1);
+        OOC_RUN(adjoint_any, f64x4, 4, 1);
     if (d->B <= 8)
-        RUN(adjoint_any, f64x8, 8, 1);
-    RUN(adjoint_any, f64x8, 8, 2);
+        OOC_RUN(adjoint_any, f64x8, 8, 1);
+    OOC_RUN(adjoint_any, f64x8, 8, 2);
 }
 
 /* 16 columns at `col` to their places; with gaps, row_bytes is a power of two. */
@@ -291,39 +250,6 @@ static void halves_to_floats(const uint16_t *in, float *out, uint32_t n)
     }
 }
 
-#define HALVES_TO_FLOATS halves_to_floats
-#include "kernels/cpu/spmm_convert.inc"
-
-#undef FN
-#define T        float
-#define ACC      float
-#define FN(name) name##_f32
-#include "kernels/cpu/spmm_copy.inc"
-#include "kernels/cpu/spmm_panel.inc"
-#undef ACC
-#undef FN
-#define ACC      double
-#define FN(name) name##_wide
-#include "kernels/cpu/spmm_panel.inc"
-#undef T
-#undef FN
-#define T        double
-#define FN(name) name##_f64
-#include "kernels/cpu/spmm_copy.inc"
-#include "kernels/cpu/spmm_panel.inc"
-
-const ooc_spmm_ops ooc_spmm_avx512 = {
-    .f32 = {.forward = forward_f32,
-            .adjoint = adjoint_f32,
-            .adjoint_wide = adjoint_wide,
-            .copy_in = copy_in_f32,
-            .fold = fold_f32,
-            .fold_wide = fold_wide,
-            .wide_max_b = 8},
-    .f64 = {.forward = forward_f64,
-            .adjoint = adjoint_f64,
-            .copy_in = copy_in_f64,
-            .fold = fold_f64},
-    .place = place,
-    .convert = convert,
-};
+#define TABLE      ooc_spmm_avx512
+#define WIDE_MAX_B 8
+#include "kernels/cpu/spmm_table.inc"
