@@ -65,6 +65,20 @@ def _numpy_product(A: Matrix, x: np.ndarray[Any, Any], adjoint: bool) -> np.ndar
     return y
 
 
+def from_left(transposed: Any, X: Any) -> Any:
+    """X A, by the transpose of A."""
+    if len(X.shape) == 2:
+        return transposed.__matmul__(X.T).T
+    return transposed.__matmul__(X)
+
+
+def _refuse_tensor(X: Any) -> None:
+    """torch.compile cannot tell ``X @ A`` from ``A @ X`` (see torch_function); so that nobody
+    writes what would change its meaning there, it is an error outside too."""
+    if _is_tensor(X):
+        raise TypeError("a tensor on the left of @: write (A.T @ X.T).T, or torch.mm(X, A)")
+
+
 def check_loss(A: Matrix, kind: str, X: Any, target: Any, weights: Any) -> int:
     """The number of columns, once kind and shapes are known to be right."""
     m, n = A.shape
@@ -240,8 +254,8 @@ class Matrix:
 
     def __rmatmul__(self, X: T) -> T:
         """X A, for arrays (for tensors: ``torch.mm(X, A)``). X is (M,) or (B, M)."""
-        AT = self.T
-        return AT.__matmul__(X.T).T if len(X.shape) == 2 else AT.__matmul__(X)
+        _refuse_tensor(X)
+        return from_left(self.T, X)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -386,7 +400,7 @@ class Transpose:
 
     def __rmatmul__(self, Y: T) -> T:
         """Y transpose(A). Y is (N,) or (B, N)."""
-        A = self._A
-        return A.__matmul__(Y.T).T if len(Y.shape) == 2 else A.__matmul__(Y)
+        _refuse_tensor(Y)
+        return from_left(self._A, Y)
 
     __torch_function__ = Matrix.__torch_function__

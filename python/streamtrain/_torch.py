@@ -14,7 +14,7 @@ from torch import Tensor
 
 from . import _arrays, _capi, _handle
 from ._errors import ClosedError, RequestError
-from ._matrix import Matrix, check_loss
+from ._matrix import Matrix, check_loss, from_left
 
 _CODES = {torch.float32: _capi.F32, torch.float64: _capi.F64}
 _REAL = {torch.float16, torch.bfloat16, torch.bool, torch.uint8, torch.int8, torch.int16,
@@ -278,7 +278,7 @@ def product(A: Matrix, X: Tensor, adjoint: bool) -> Tensor:
 
 _FUNCTIONS = {torch.matmul, torch.mm, torch.mv, torch.sparse.mm, operator.matmul}
 # How torch.compile writes ``A @ X``, with the operands exchanged although the name says otherwise.
-# Nothing tells it from ``X @ A``, which is therefore refused where it can be told: in eager mode.
+# Nothing tells it from ``X @ A``, which Matrix.__rmatmul__ therefore refuses for tensors.
 _METHODS = {Tensor.matmul, Tensor.__matmul__, Tensor.__rmatmul__}
 
 
@@ -288,14 +288,10 @@ def torch_function(func: Any, args: Any, kwargs: Any) -> Any:
         return NotImplemented
     a, b = args
     if func in _METHODS and isinstance(a, Tensor):
-        if not torch.compiler.is_compiling():
-            raise TypeError("a tensor on the left of @: write (A.T @ X.T).T, or torch.mm(X, A)")
-        return b.__matmul__(a)
+        return b.__matmul__(a) if torch.compiler.is_compiling() else NotImplemented
     if func not in _FUNCTIONS:
         return NotImplemented
-    if isinstance(a, Tensor):
-        return b.__rmatmul__(a)
-    return a.__matmul__(b)
+    return from_left(b.T, a) if isinstance(a, Tensor) else a.__matmul__(b)
 
 
 def _prepare(

@@ -1,10 +1,10 @@
 """Fixtures: matrices in memory and as stores, for the package as installed, or as it lies in the
 tree with the C build of STREAM_TRAIN_BUILD (default: build/ of the repository)."""
 
-import importlib.util
 import os
 import sys
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import numpy as np
@@ -13,18 +13,17 @@ import pytest
 TREE = Path(__file__).resolve().parents[2]
 
 
-def installed():
-    spec = importlib.util.find_spec("streamtrain")
-    return spec is not None and not Path(spec.origin).is_relative_to(TREE)
-
-
-if "STREAM_TRAIN_BUILD" in os.environ or not installed():
+# Without the tree, which stands first where pytest was started in python/.
+ELSEWHERE = [p for p in sys.path if Path(p or ".").resolve() != TREE / "python"]
+if "STREAM_TRAIN_BUILD" in os.environ or not PathFinder.find_spec("streamtrain", ELSEWHERE):
     os.environ.setdefault("STREAM_TRAIN_BUILD", str(TREE / "build"))
     sys.path.insert(0, str(TREE / "python"))
     # Processes that the tests start find the same package.
     os.environ["PYTHONPATH"] = os.pathsep.join(
         [str(TREE / "python"), *filter(None, [os.environ.get("PYTHONPATH")])]
     )
+else:
+    sys.path[:] = ELSEWHERE
 
 import streamtrain  # noqa: E402
 
