@@ -135,8 +135,10 @@ static ooc_status emit(ooc_builder *b, ooc_err *err)
     b->n_rows = 0;
     b->n_segments = 0;
     b->n -= done;
-    memmove(b->col, b->col + done, b->n * sizeof *b->col);
-    memmove(b->val, b->val + done * b->width, b->n * b->width);
+    if (b->n) { /* else the arrays may not be there yet */
+        memmove(b->col, b->col + done, b->n * sizeof *b->col);
+        memmove(b->val, b->val + done * b->width, b->n * b->width);
+    }
     return OOC_OK;
 }
 

@@ -320,8 +320,8 @@ static ooc_status open_compressed(ooc_index_parts *parts, const archive *a,
 
 /* _rebuild_sparse_tensor(layout, (indices, values, size[, coalesced])) or (layout, (compressed
  * indices, plain indices, values, size)). */
-static ooc_status open_sparse(ooc_source **out, const archive *a, const ooc_pkl_node *call,
-                              ooc_index_parts *parts, ooc_err *err)
+static ooc_status find_sparse(const archive *a, const ooc_pkl_node *call, ooc_index_parts *parts,
+                              ooc_err *err)
 {
     const ooc_pickle *p = &a->pickle;
     const ooc_pkl_node *args = ooc_pkl_item(p, call, 1);
@@ -331,7 +331,6 @@ static ooc_status open_sparse(ooc_source **out, const archive *a, const ooc_pkl_
     uint64_t shape[2] = {0};
     uint32_t n_dims = 0;
     bool coo;
-    ooc_status st;
 
     if (ooc_pkl_calls(p, layout, "torch.serialization _get_layout"))
         layout = ooc_pkl_item(p, ooc_pkl_item(p, layout, 1), 0);
@@ -350,12 +349,19 @@ static ooc_status open_sparse(ooc_source **out, const archive *a, const ooc_pkl_
         return refuse_shape(a, err);
     parts->n_rows = shape[0];
     parts->n_cols = shape[1];
-    st = coo ? open_coo(parts, a, item[0], item[1], err) : open_compressed(parts, a, item, err);
+    return coo ? open_coo(parts, a, item[0], item[1], err) : open_compressed(parts, a, item, err);
+}
+
+static ooc_status open_sparse(ooc_source **out, const archive *a, const ooc_pkl_node *call,
+                              ooc_index_parts *parts, ooc_err *err)
+{
+    ooc_status st = find_sparse(a, call, parts, err);
+
     if (st) {
         ooc_index_parts_close(parts);
         return st;
     }
-    return coo ? ooc_triple_source(out, parts, err) : ooc_compressed_source(out, parts, err);
+    return parts->ptr ? ooc_compressed_source(out, parts, err) : ooc_triple_source(out, parts, err);
 }
 
 static ooc_status open_dense(ooc_source **out, const archive *a, const ooc_pkl_node *node,
