@@ -7,16 +7,20 @@
 #include <zstd.h>
 
 /* What `auto` goes by, measured with bench_decode on the CT matrix: LZ4 planes decode 3 to 8 times
- * as fast as zstd ones of about the same size, and those of level 9 twice as fast as those of
- * level 3, because the matches are longer. Where LZ4 saves less than a quarter, reading the plane
- * is as fast as decoding it. zstd's entropy coding is worth its time only where it halves what is
- * left. */
-#define LZ4_LEVEL     9
-#define LZ4_MOST      0.75
-#define ZSTD_TO_LZ4   0.5
-#define PROBE_LEVEL   1
-#define PROBE_MOST    0.9
-#define DEFAULT_LEVEL 3
+ * as fast as zstd ones of about the same size. Where LZ4 saves less than a quarter, reading the
+ * plane is as fast as decoding it. zstd's entropy coding is worth its time only where it halves
+ * what is left. zstd's fastest level goes first, to tell what to expect: on noise, LZ4's slow
+ * matching is not tried; on planes that repeat over long distances the highest level finds longer
+ * matches (they decode twice as fast as those of level 4) in reasonable time, elsewhere it takes
+ * ten times as long for nothing. */
+#define PROBE_LEVEL    1
+#define PROBE_MOST     0.9
+#define LONG_MATCHES   0.06
+#define LZ4_LEVEL      4
+#define LZ4_LEVEL_LONG 9
+#define LZ4_MOST       0.75
+#define ZSTD_TO_LZ4    0.5
+#define DEFAULT_LEVEL  3
 
 /* The memory of a decoding thread: a marker, then the context. */
 #define DCTX_OFF 64u
@@ -146,11 +150,12 @@ static ooc_piece_codec fastest(ooc_piece_encoder *e, const uint8_t *plane, size_
                                size_t *lz4)
 {
     double all = (double)n, best;
+    int level = (double)zstd < LONG_MATCHES * all ? LZ4_LEVEL_LONG : LZ4_LEVEL;
 
     if ((double)zstd > PROBE_MOST * all)
         return OOC_PIECE_RAW;
     *lz4 = (size_t)LZ4_compress_HC_extStateHC(e->lz4_state, (const char *)plane, e->lz4_out, (int)n,
-                                              LZ4_COMPRESSBOUND((int)n), LZ4_LEVEL);
+                                              LZ4_COMPRESSBOUND((int)n), level);
     best = *lz4 && (double)*lz4 <= LZ4_MOST * all ? (double)*lz4 : all;
     if ((double)zstd <= ZSTD_TO_LZ4 * best)
         return OOC_PIECE_ZSTD;

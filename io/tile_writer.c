@@ -14,9 +14,11 @@
  * the slower side counts. */
 #define READ_NS_PER_BYTE      0.5
 #define DECODE_NS_PER_ENTRY   1.0
-#define DECODE_NS_PER_SEGMENT 3.5
+#define DECODE_NS_PER_SEGMENT 6.0
 #define PRODUCT_NS_PER_ENTRY  1.0
 #define CORES                 2
+/* So much slower may a tile be that is less than half as large. */
+#define SMALL_MAY_TAKE 1.1
 
 struct thread_state {
     ooc_piece_encoder *enc;
@@ -359,7 +361,7 @@ static bool rows_pay(const ooc_tile_counts *n, uint64_t rows, uint64_t kernel)
     double as_rows = fmax(READ_NS_PER_BYTE * (double)rows, (decode + product) / CORES);
     double as_kernel = fmax(READ_NS_PER_BYTE * (double)kernel, product / CORES);
 
-    return as_rows < as_kernel;
+    return as_rows < (rows < kernel / 2 ? SMALL_MAY_TAKE : 1) * as_kernel;
 }
 
 static ooc_status append(ooc_tile_writer *w, const ooc_csr_rows *rows, ooc_err *err)
