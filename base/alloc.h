@@ -8,6 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* NULL on failure. ooc_calloc checks count * size for overflow; a size of 0 gives a valid pointer.
  */
 void *ooc_malloc(size_t bytes);
@@ -23,4 +27,8 @@ void ooc_pages_free(void *p, size_t bytes); /* NULL is allowed */
 
 /* How many of the calls above have taken memory since the process began. */
 uint64_t ooc_alloc_count(void);
+
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -11,6 +11,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef enum {
     OOC_FAULT_ALLOC,       /* allocation fails: ENOMEM                     name: alloc */
     OOC_FAULT_READ,        /* read fails: EIO                              name: read */
@@ -39,6 +43,10 @@ static inline bool ooc_fault_hit(ooc_fault_site site)
 {
     (void)site;
     return false;
+}
+#endif
+
+#ifdef __cplusplus
 }
 #endif
 #endif

@@ -8,6 +8,10 @@
 
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct ooc_pool ooc_pool;
 
 /* `task` runs over 0..n_tasks-1, `thread` over 0..n_threads-1 (for per-thread scratch). */
@@ -21,4 +25,8 @@ uint32_t ooc_pool_threads(const ooc_pool *pool);
 /* Returns when all tasks have run. Tasks are handed out in ascending order. No allocation. Not
  * re-entrant: a task must not call it, and one pool serves one caller at a time. */
 void ooc_parallel_for(ooc_pool *pool, uint32_t n_tasks, ooc_task_fn fn, void *ctx);
+
+#ifdef __cplusplus
+}
+#endif
 #endif

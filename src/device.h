@@ -115,7 +115,8 @@ typedef struct {
 typedef struct ooc_device_ops {
     void (*close)(ooc_device *d); /* NULL is allowed; blocks, streams and events are gone before */
 
-    /* A block of device memory, aligned to 4096, not zeroed. OOC_E_NOMEM says how much is free. */
+    /* A block of device memory, aligned to 256 (where the host reads and writes it, to 4096), not
+     * zeroed. OOC_E_NOMEM says how much is free. */
     ooc_status (*block_alloc)(ooc_device *d, uint64_t bytes, void **out, ooc_err *err);
     void (*block_free)(ooc_device *d, void *block, uint64_t bytes);
 
@@ -125,7 +126,8 @@ typedef struct ooc_device_ops {
     void (*host_unregister)(ooc_device *d, void *p);
 
     ooc_status (*stream_open)(ooc_device *d, ooc_stream **out, ooc_err *err);
-    void (*stream_close)(ooc_device *d, ooc_stream *s); /* waits for it; NULL is allowed */
+    /* Its work must be done (stream_sync). NULL is allowed. */
+    void (*stream_close)(ooc_device *d, ooc_stream *s);
     ooc_status (*stream_sync)(ooc_device *d, ooc_stream *s, ooc_err *err);
 
     ooc_status (*event_open)(ooc_device *d, ooc_event **out, ooc_err *err);

@@ -41,6 +41,7 @@ static struct sizes sizes_of(const ooc_engine *e)
     const ooc_work_shape shape = {.max_tile_rows = in->max_tile_rows,
                                   .max_tile_chunks = in->max_tile_chunks,
                                   .panel_columns = in->panel_columns,
+                                  .max_kernel_bytes = in->max_kernel_bytes,
                                   .n_cols = in->n_cols,
                                   .max_batch = e->opts.max_batch,
                                   .dense = e->opts.dense};

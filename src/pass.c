@@ -367,12 +367,14 @@ static ooc_status wait_callers(struct pass *p, ooc_err *err)
 
     for (size_t i = 0; i < sizeof all / sizeof *all && !st; i++) {
         const ooc_array *x = all[i];
+        bool copied_in;
 
         if (!x || x->device == OOC_HOST || !p->ops->wait_caller)
             continue;
-        st = p->ops->wait_caller(p->d, p->e->compute, x->device, x->stream, err);
-        if (!st && !ooc_array_in_place(p->e, x))
-            st = p->ops->wait_caller(p->d, p->e->copy_in, x->device, x->stream, err);
+        /* Y goes out behind the job, X and G are copied by `compute` itself. */
+        copied_in = (x == a->T || x == a->W || x == a->R) && !ooc_array_in_place(p->e, x);
+        st = p->ops->wait_caller(p->d, copied_in ? p->e->copy_in : p->e->compute, x->device,
+                                 x->stream, err);
     }
     return st;
 }

@@ -157,9 +157,9 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
 
 cudaError_t cudaFree(void *p)
 {
-    SIM_ENTER(CUDASIM_RELEASE);
+    SIM_ENTER_RELEASE();
     if (!p)
-        return cudaSuccess;
+        return sim_leave(injected_);
     for (size_t i = 0; i < blocks.size(); i++) {
         block b = blocks[i];
 
@@ -177,7 +177,7 @@ cudaError_t cudaFree(void *p)
         unmap(b);
         blocks.erase(blocks.begin() + static_cast<std::ptrdiff_t>(i));
         sim_live(-1);
-        return cudaSuccess;
+        return sim_leave(injected_);
     }
     return sim_leave(cudaErrorInvalidDevicePointer);
 }
@@ -218,7 +218,7 @@ cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned)
 
 cudaError_t cudaHostUnregister(void *p)
 {
-    SIM_ENTER(CUDASIM_RELEASE);
+    SIM_ENTER_RELEASE();
     for (size_t i = 0; i < registered.size(); i++) {
         if (registered[i].base != p)
             continue;
@@ -226,7 +226,7 @@ cudaError_t cudaHostUnregister(void *p)
             sim_broken("page-locked memory is given back while a copy from or to it is queued");
         registered.erase(registered.begin() + static_cast<std::ptrdiff_t>(i));
         sim_live(-1);
-        return cudaSuccess;
+        return sim_leave(injected_);
     }
     return sim_leave(cudaErrorHostMemoryNotRegistered);
 }

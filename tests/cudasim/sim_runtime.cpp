@@ -30,8 +30,9 @@ size_t span(size_t pitch, size_t width, size_t height)
     return height ? (height - 1) * pitch + width : 0;
 }
 
-/* A copy from memory that isn't page-locked returns when the source has been read; one to such
- * memory returns when it is done. Others run when the stream comes to them. */
+/* A copy from memory that isn't page-locked may return when the source has been read; one to such
+ * memory when it is done. Whether they do is open ("might be synchronous"): the seed decides.
+ * Others run when the stream comes to them. */
 cudaError_t copy(const rows &r, cudaMemcpyKind kind, cudaStream_t s)
 {
     size_t src_bytes = span(r.src_pitch, r.width, r.height);
@@ -51,12 +52,17 @@ cudaError_t copy(const rows &r, cudaMemcpyKind kind, cudaStream_t s)
     if ((from_host && sim_memory_overlaps(r.src, src_bytes)) ||
         (to_host && sim_memory_overlaps(r.dst, dst_bytes)))
         return cudaErrorInvalidValue;
+    bool pageable = (from_host && !sim_host_registered(r.src, src_bytes)) ||
+                    (to_host && !sim_host_registered(r.dst, dst_bytes));
+    bool at_once = pageable && sim_config.seed != 1 && (!sim_config.seed || sim_random() % 2);
+
     if (from_host)
         sim_note_bus(r.width * r.height);
-    if (from_host && !sim_host_registered(r.src, src_bytes)) {
+    if (pageable)
+        sim_note_pageable();
+    if (from_host && at_once) {
         auto staged = std::make_shared<std::vector<char>>(r.width * r.height);
 
-        sim_note_pageable();
         copy_rows({staged->data(), r.src, r.width, r.src_pitch, r.width, r.height});
         sim_enqueue(
             s, "copy",
@@ -69,10 +75,8 @@ cudaError_t copy(const rows &r, cudaMemcpyKind kind, cudaStream_t s)
     const void *host = from_host ? static_cast<const void *>(r.src) : to_host ? r.dst : nullptr;
     sim_enqueue(
         s, "copy", [r]() { copy_rows(r); }, host, from_host ? src_bytes : dst_bytes);
-    if (to_host && !sim_host_registered(r.dst, dst_bytes)) {
-        sim_note_pageable();
+    if (to_host && at_once)
         sim_force(s);
-    }
     return sim_take_async_error();
 }
 } // namespace
@@ -204,6 +208,21 @@ cudaError_t cudaMemcpyPeerAsync(void *dst, int dst_device, const void *src, int 
         return sim_leave(cudaErrorInvalidValue);
     return sim_leave(
         copy({static_cast<char *>(dst), static_cast<const char *>(src), bytes, bytes, bytes, 1},
+             cudaMemcpyDeviceToDevice, s));
+}
+
+cudaError_t cudaMemcpy3DPeerAsync(const cudaMemcpy3DPeerParms *p, cudaStream_t s)
+{
+    SIM_ENTER(CUDASIM_COPY);
+    size_t height = p->extent.height, width = p->extent.width;
+
+    if (p->extent.depth != 1 ||
+        sim_memory_owner(p->dstPtr.ptr, span(p->dstPtr.pitch, width, height)) != p->dstDevice ||
+        sim_memory_owner(p->srcPtr.ptr, span(p->srcPtr.pitch, width, height)) != p->srcDevice)
+        return sim_leave(cudaErrorInvalidValue);
+    return sim_leave(
+        copy({static_cast<char *>(p->dstPtr.ptr), static_cast<const char *>(p->srcPtr.ptr),
+              p->dstPtr.pitch, p->srcPtr.pitch, width, height},
              cudaMemcpyDeviceToDevice, s));
 }
 

@@ -26,6 +26,12 @@ cudaError_t sim_leave(cudaError_t e); /* remembers e as the last error; gives it
     if (injected_ != cudaSuccess)                                                                  \
     return sim_leave(injected_)
 
+/* Giving back is done even where the call reports a failure, so that what is still alive at the end
+ * is what nobody gave back. */
+#define SIM_ENTER_RELEASE()                                                                        \
+    std::lock_guard<std::recursive_mutex> held_(sim_lock);                                         \
+    cudaError_t injected_ = sim_enter(CUDASIM_RELEASE)
+
 /* Number of the call site that called the entry point, and whether it is to be skipped. */
 bool sim_site_skipped(const char *what);
 void sim_live(int change);

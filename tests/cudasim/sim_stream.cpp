@@ -240,13 +240,14 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
 
 cudaError_t cudaStreamDestroy(cudaStream_t s)
 {
-    SIM_ENTER(CUDASIM_RELEASE);
+    SIM_ENTER_RELEASE();
     auto d = stream_of(s);
 
     if (!s || !d)
         return sim_leave(cudaErrorInvalidResourceHandle);
-    force(*d, d->given); /* events that were recorded on it keep the data alive */
-    for (size_t i = 0; i < streams.size(); i++)
+    /* What is queued still runs, at some time; an empty stream is forgotten. Events that were
+     * recorded on it keep its data alive. */
+    for (size_t i = 0; i < streams.size() && d->queue.empty(); i++)
         if (streams[i] == d) {
             streams.erase(streams.begin() + static_cast<std::ptrdiff_t>(i));
             break;
@@ -258,7 +259,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t s)
         }
     delete s;
     sim_live(-1);
-    return cudaSuccess;
+    return sim_leave(injected_);
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t s)
@@ -304,12 +305,12 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned)
 
 cudaError_t cudaEventDestroy(cudaEvent_t e)
 {
-    SIM_ENTER(CUDASIM_RELEASE);
+    SIM_ENTER_RELEASE();
     if (!e)
         return sim_leave(cudaErrorInvalidResourceHandle);
     delete e;
     sim_live(-1);
-    return cudaSuccess;
+    return sim_leave(injected_);
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
