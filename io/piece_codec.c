@@ -107,9 +107,9 @@ ooc_piece_encoder *ooc_piece_encoder_new(ooc_piece_policy policy)
         return NULL;
     e->smallest = policy.smallest;
     e->cctx = ZSTD_createCCtx_advanced(mem);
-    e->zstd_out = ooc_malloc(ZSTD_COMPRESSBOUND((size_t)OOC_MAX_CHUNK_ENTRIES));
+    e->zstd_out = ooc_malloc(ZSTD_COMPRESSBOUND(policy.most));
     e->lz4_state = ooc_malloc((size_t)LZ4_sizeofStateHC());
-    e->lz4_out = ooc_malloc(LZ4_COMPRESSBOUND((size_t)OOC_MAX_CHUNK_ENTRIES));
+    e->lz4_out = ooc_malloc(LZ4_COMPRESSBOUND(policy.most));
     if (!e->cctx || !e->zstd_out || !e->lz4_state || !e->lz4_out ||
         ZSTD_isError(
             ZSTD_CCtx_setParameter(e->cctx, ZSTD_c_compressionLevel, zstd_level(policy)))) {
@@ -132,11 +132,11 @@ void ooc_piece_encoder_free(ooc_piece_encoder *e)
 
 size_t ooc_piece_encoder_bytes(ooc_piece_policy policy)
 {
-    ZSTD_compressionParameters p = ZSTD_getCParams(zstd_level(policy), OOC_MAX_CHUNK_ENTRIES, 0);
+    ZSTD_compressionParameters p = ZSTD_getCParams(zstd_level(policy), policy.most, 0);
 
     return ZSTD_estimateCCtxSize_usingCParams(p) + (size_t)LZ4_sizeofStateHC() +
-           ZSTD_COMPRESSBOUND((size_t)OOC_MAX_CHUNK_ENTRIES) +
-           LZ4_COMPRESSBOUND((size_t)OOC_MAX_CHUNK_ENTRIES) + sizeof(ooc_piece_encoder);
+           ZSTD_COMPRESSBOUND(policy.most) + LZ4_COMPRESSBOUND(policy.most) +
+           sizeof(ooc_piece_encoder);
 }
 
 static bool all_equal(const uint8_t *plane, size_t n)

@@ -25,6 +25,7 @@ typedef struct ooc_piece_encoder ooc_piece_encoder;
 typedef struct {
     bool smallest; /* zstd wherever it saves anything; else what makes reading fastest */
     int level;     /* of zstd; 0: the default */
+    size_t most;   /* bytes of a plane */
 } ooc_piece_policy;
 
 /* NULL: no memory. Takes ooc_piece_encoder_bytes() at most. */
@@ -32,7 +33,8 @@ ooc_piece_encoder *ooc_piece_encoder_new(ooc_piece_policy policy);
 void ooc_piece_encoder_free(ooc_piece_encoder *e); /* NULL is allowed */
 size_t ooc_piece_encoder_bytes(ooc_piece_policy policy);
 
-/* Store plane[n] in out[n]; n >= 1. Returns the stored bytes (1..n), 0 if zstd had no memory. */
+/* Store plane[n] in out[n]; 1 <= n <= policy.most. Returns the stored bytes (1..n), 0 if zstd had
+ * no memory. */
 size_t ooc_piece_encode(ooc_piece_encoder *e, const uint8_t *plane, size_t n, uint8_t *out,
                         ooc_piece_codec *codec);
 #endif

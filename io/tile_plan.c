@@ -353,8 +353,8 @@ ooc_status ooc_tile_plan_make(ooc_tile_plan *p, const ooc_csr_rows *rows, ooc_po
     return OOC_OK;
 }
 
-uint64_t ooc_tile_plan_head_bytes(const ooc_tile_writer_opts *o, uint32_t n_rows,
-                                  uint64_t n_entries, uint64_t n_segments)
+ooc_tile_counts ooc_tile_plan_bound(const ooc_tile_writer_opts *o, uint32_t n_rows,
+                                    uint64_t n_entries, uint64_t n_segments)
 {
     uint64_t panels = (o->n_cols + o->panel_columns - 1) / o->panel_columns;
     uint64_t bytes = n_entries * (2 + ooc_dtype_bytes(o->vtype)) + 4 * n_segments;
@@ -364,5 +364,5 @@ uint64_t ooc_tile_plan_head_bytes(const ooc_tile_writer_opts *o, uint32_t n_rows
     /* Two neighbours never fit one chunk together. */
     n.n_chunks = (uint32_t)ooc_min_u64(n_rows, 2 * bytes / chunk_target(bytes, n.n_panels) +
                                                    2 * n_entries / OOC_ENCODE_ENTRIES + 2);
-    return ooc_tile_layout_of(&n).seg_row;
+    return n;
 }

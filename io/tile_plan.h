@@ -36,9 +36,10 @@ void ooc_tile_plan_free(ooc_tile_plan *p);
 ooc_status ooc_tile_plan_make(ooc_tile_plan *p, const ooc_csr_rows *rows, ooc_pool *pool,
                               ooc_err *err);
 uint32_t ooc_tile_plan_chunk_segments(const ooc_tile_plan *p, uint32_t chunk);
-/* Bounds for any tile of so many rows, entries and segments. */
-uint64_t ooc_tile_plan_head_bytes(const ooc_tile_writer_opts *o, uint32_t n_rows,
-                                  uint64_t n_entries, uint64_t n_segments);
+/* Bounds for any tile of so many rows, entries and segments: panels and chunks, nothing else. */
+ooc_tile_counts ooc_tile_plan_bound(const ooc_tile_writer_opts *o, uint32_t n_rows,
+                                    uint64_t n_entries, uint64_t n_segments);
+/* What a plan takes whatever the tiles. */
 uint64_t ooc_tile_plan_fixed_bytes(const ooc_tile_writer_opts *o);
 
 /* The columns of one row, panel by panel. */

@@ -68,7 +68,8 @@ static ooc_status check_opts(const ooc_tile_writer_opts *o, const char *path, oo
 
 static ooc_piece_policy policy_of(const ooc_tile_writer_opts *o)
 {
-    return (ooc_piece_policy){.smallest = o->codec == OOC_CODEC_ZSTD, .level = o->level};
+    return (ooc_piece_policy){
+        .smallest = o->codec == OOC_CODEC_ZSTD, .level = o->level, .most = OOC_ENCODE_ENTRIES};
 }
 
 ooc_status ooc_tile_writer_open(ooc_tile_writer **out, const char *path,
@@ -485,26 +486,26 @@ uint64_t ooc_tile_kernel_bytes(const ooc_tile_writer_opts *opts, uint32_t n_rows
                                uint64_t n_entries, uint64_t n_segments)
 {
     uint64_t segs = n_segments ? n_segments : n_entries;
+    const ooc_tile_counts n = ooc_tile_plan_bound(opts, n_rows, n_entries, segs);
 
-    /* 6 arrays behind the head, each padded to 64 bytes at most. */
-    return ooc_tile_plan_head_bytes(opts, n_rows, n_entries, segs) + 4 * segs +
-           n_entries * (2 + ooc_dtype_bytes(opts->vtype)) + 4 * 64;
+    /* 4 arrays behind the head, each padded to 64 bytes at most. */
+    return ooc_head_bytes(&n) + 4 * segs + n_entries * (2 + ooc_dtype_bytes(opts->vtype)) + 4 * 64;
 }
 
 uint64_t ooc_tile_writer_memory(const ooc_tile_writer_opts *opts, uint32_t tile_rows,
                                 uint64_t tile_entries, uint32_t n_threads)
 {
-    uint64_t kernel = ooc_tile_kernel_bytes(opts, tile_rows, tile_entries, 0);
-    uint64_t head = ooc_tile_plan_head_bytes(opts, tile_rows, tile_entries, tile_entries);
-    uint64_t chunk = ooc_min_u64(tile_entries, OOC_ENCODE_ENTRIES);
-    uint64_t scratch =
-        ooc_chunk_stream_bytes(tile_rows, (uint32_t)chunk, (uint32_t)chunk, opts->vtype);
-    uint64_t panels = (opts->n_cols + opts->panel_columns - 1) / opts->panel_columns;
-    uint64_t bytes = sizeof(ooc_tile_writer) + ooc_tile_plan_fixed_bytes(opts) + kernel + head;
+    const ooc_tile_counts n = ooc_tile_plan_bound(opts, tile_rows, tile_entries, tile_entries);
+    uint32_t chunk = (uint32_t)ooc_min_u64(tile_entries, OOC_ENCODE_ENTRIES);
+    uint64_t cursors = 8ull * n.n_panels;
+    uint64_t planes = ooc_chunk_stream_bytes(tile_rows, chunk, chunk, opts->vtype);
+    uint64_t bytes = sizeof(ooc_tile_writer) + ooc_tile_plan_fixed_bytes(opts);
 
-    bytes += 4ull * tile_rows;                         /* ROWS: segments of each row */
-    bytes += (uint64_t)tile_rows * (OOC_CHK_SIZE + 8); /* at most a chunk a row */
-    bytes += n_threads * ooc_max_u64(scratch, 8 * ooc_min_u64(panels, tile_entries));
+    /* body: the kernel form, or the streams, which also have 4 bytes a row; the head twice, in the
+     * plan and behind the chunk records. */
+    bytes += ooc_tile_kernel_bytes(opts, tile_rows, tile_entries, 0) + 4ull * tile_rows;
+    bytes += 2 * ooc_head_bytes(&n) + (uint64_t)n.n_chunks * (OOC_CHK_SIZE + sizeof(uint64_t));
+    bytes += n_threads * (sizeof(struct thread_state) + ooc_max_u64(planes, cursors));
     if (opts->codec != OOC_CODEC_RAW)
         bytes += n_threads * ooc_piece_encoder_bytes(policy_of(opts));
     return bytes;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -162,6 +163,71 @@ static void kernel_bytes_are_bounded(void **state)
         }
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(__clang__)
+#define MEMORY_IS_MEASURABLE 0 /* sanitizers take memory of their own */
+#else
+#define MEMORY_IS_MEASURABLE 1
+#endif
+
+/* The most memory that this process has had, or has now. */
+static uint64_t status_bytes(const char *field)
+{
+    FILE *f = fopen("/proc/self/status", "r");
+    unsigned long long kib = 0;
+    char line[256];
+
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, field, strlen(field)) == 0)
+            sscanf(line + strlen(field), ": %llu", &kib);
+    if (f)
+        fclose(f);
+    return kib << 10;
+}
+
+/* In a child, so that the peak is its own. 0: within the bound. */
+static int write_and_measure(const case_matrix *m, ooc_codec codec, uint32_t panel_columns)
+{
+    const ooc_tile_writer_opts o = {.n_rows = m->n_rows,
+                                    .n_cols = m->n_cols,
+                                    .vtype = m->vtype,
+                                    .panel_columns = panel_columns,
+                                    .codec = codec};
+    uint64_t bound = ooc_tile_writer_memory(&o, (uint32_t)m->n_rows, m->off[m->n_rows], 1);
+    uint64_t before = status_bytes("VmRSS"), peak;
+    ooc_pool *one = ooc_pool_new(1);
+    ooc_err err;
+
+    if (!one || case_write(m, path, panel_columns, codec, (uint32_t)m->n_rows, one, &err))
+        return 2;
+    peak = status_bytes("VmHWM");
+    if (peak <= before + bound + (1 << 20))
+        return 0;
+    fprintf(stderr, "codec %d: %llu bytes, bound %llu\n", codec,
+            (unsigned long long)(peak - before), (unsigned long long)bound);
+    return 1;
+}
+
+static void memory_is_bounded(void **state)
+{
+    (void)state;
+    if (!MEMORY_IS_MEASURABLE)
+        skip();
+    for (int kind = CASE_RANDOM; kind <= CASE_BANDED; kind++) {
+        case_matrix m = case_make((case_kind)kind, 20000, 2000000, 100, OOC_F32, 1);
+
+        for (int codec = OOC_CODEC_AUTO; codec <= OOC_CODEC_ZSTD; codec++) {
+            pid_t child = fork();
+            int status;
+
+            if (child == 0)
+                _exit(write_and_measure(&m, (ooc_codec)codec, 4096));
+            assert_int_equal(waitpid(child, &status, 0), child);
+            assert_int_equal(status, 0);
+        }
+        case_free(&m);
+    }
+}
+
 static void expect_refusal(const ooc_tile_writer_opts *o, const ooc_csr_rows *rows)
 {
     ooc_tile_writer *w;
@@ -249,6 +315,7 @@ int main(void)
         cmocka_unit_test(no_rows_or_columns),
         cmocka_unit_test(decoded_is_raw),
         cmocka_unit_test(kernel_bytes_are_bounded),
+        cmocka_unit_test(memory_is_bounded),
         cmocka_unit_test(wrong_requests),
     };
 
