@@ -49,6 +49,8 @@ passed=0 failed=0 skipped=0
 failures=() skips=() full=()
 [ "$mode" = full ] && full=(--full)
 mkdir -p "$logs" || exit 1
+# Tests run side by side: a thread that spins while it waits takes the core from another test.
+export OMP_WAIT_POLICY=passive
 
 stage() { printf '\n== %s (%d s so far)\n' "$*" "$SECONDS"; }
 
