@@ -85,16 +85,13 @@ def streamed(args, folder, rows):
     tool("tile-convert", args.matrix, "a.tiles")
     np.save(folder / "d.npy", np.random.default_rng(0).random((1, rows), np.float32))
     size = args.matrix.split(":")[2]
-    process = subprocess.Popen(
-        [str(args.build / "bin/stream-train"), "--matrix", "a.tiles", "--data", "d.npy", "--model",
-         "pixels", "--output-shape", f"{size}x{size}", "--steps", str(args.steps + 1), "--log",
-         "log.jsonl", "--vram-budget", args.vram_budget, "--ram-budget", args.ram_budget,
-         "--threads", str(args.threads), "--quiet"], cwd=folder)
-    _, status, usage = os.wait4(process.pid, 0)
-    assert status == 0
+    tool("stream-train", "--matrix", "a.tiles", "--data", "d.npy", "--model", "pixels",
+         "--output-shape", f"{size}x{size}", "--steps", str(args.steps + 1), "--log", "log.jsonl",
+         "--vram-budget", args.vram_budget, "--ram-budget", args.ram_budget, "--threads",
+         str(args.threads), "--quiet")
     lines = [json.loads(line) for line in open(folder / "log.jsonl")]
-    seconds = np.median([line["seconds"] for line in lines if "step" in line and "loss" in line][1:])
-    return seconds, usage.ru_maxrss * 1024, os.path.getsize(folder / "a.tiles")
+    seconds = np.median([line["seconds"] for line in lines if "step" in line][1:])
+    return seconds, lines[-1]["process_peak_bytes"], lines[-1]["stored_bytes"]
 
 
 def main():
@@ -106,6 +103,7 @@ def main():
     p.add_argument("--vram-budget", default="16M")
     p.add_argument("--ram-budget", default="16M")
     args = p.parse_args()
+    args.build = args.build.resolve()
     torch.set_num_threads(args.threads)
     rows, columns, values, shape = radon(*map(int, re.split("[x:]", args.matrix)[1:]))
     coo = 20 * len(values)
