@@ -7,6 +7,7 @@ order) is copied first.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,12 +32,14 @@ class Operand(NamedTuple):
     stream: int | None
 
 
-def check_shape(what: str, shape: tuple[int, ...], rows: int) -> int:
+def check_shape(what: str, shape: Sequence[int], rows: int) -> int:
     """The number of columns of an operand with ``rows`` rows: 1 for a vector."""
     if len(shape) not in (1, 2):
         raise RequestError(f"{what} has {len(shape)} dimensions; it must have 1 or 2")
     if shape[0] != rows:
-        raise RequestError(f"{what} has {shape[0]} rows, expected {rows}; its shape is {shape}")
+        raise RequestError(
+            f"{what} has {shape[0]} rows, expected {rows}; its shape is {tuple(shape)}"
+        )
     return shape[1] if len(shape) == 2 else 1
 
 

@@ -24,7 +24,7 @@ from ._sizes import parse_size
 
 Progress = Callable[[float, str], None]
 
-_PERCENT = re.compile(r"^(\S.*?) +(\d+) %")
+_PERCENT = re.compile(r"^([\w -]+?)  +(\d+) %  ")  # an error message has a colon before that
 
 
 # ---- running a command ----
@@ -170,20 +170,23 @@ def convert(
     ram_budget: int | str | None = None,
     tmp: str | os.PathLike[str] | None = None,
     format: str | None = None,
+    key: str | None = None,
+    part: str | None = None,
     threads: int | None = None,
     allow_nonfinite: bool = False,
     drop_zeros: bool = False,
     force: bool = False,
     progress: bool | Progress = False,
 ) -> dict[str, Any]:
-    """Write ``source`` as a tile store.
+    """Write ``source`` as a tile store, or a store as another file.
 
     Args:
         source: path of a matrix in a format that tile-convert reads, or "radon:VIEWSxDETECTORS:
             IMAGE"; or a PyTorch tensor (COO, CSR, CSC, ... or dense, where zeros are dropped), a
             SciPy sparse matrix, a 2-D NumPy array. What is in memory is first written to ``tmp``.
             Values at the same place are summed.
-        path: the store to write, usually ``*.tiles``. It appears complete or not at all.
+        path: the store to write, usually ``*.tiles``. It appears complete or not at all. Where the
+            source is a store, ``*.npz`` and ``*.mtx`` are written in those formats.
         values: type that values are stored in: "f32" (the default), "f64", "f16", "bf16".
         transpose: store the transpose.
         tile_size: bytes of a tile in kernel form, as a number or like "4M".
@@ -192,6 +195,8 @@ def convert(
         ram_budget: the most memory that the conversion takes; default 1 GiB.
         tmp: folder for temporary files; default: that of ``path``.
         format: name of the source's format, where content and name do not tell.
+        key: name of the matrix inside the source, where it holds several.
+        part: what becomes of complex values in a file: "real", "imag", "abs" or "stack".
         threads: default: all processors.
         allow_nonfinite: keep NaN and infinities, which are refused otherwise.
         drop_zeros: leave out entries whose value is zero.
@@ -208,7 +213,7 @@ def convert(
     out = os.fspath(path)
     arguments: list[str] = []
     for name, value in (
-        ("values", values), ("codec", codec), ("from", format),
+        ("values", values), ("codec", codec), ("from", format), ("key", key), ("part", part),
         ("panel-columns", panel_columns), ("threads", threads),
         ("tile-size", parse_size(tile_size, "tile_size") or None),
         ("ram-budget", parse_size(ram_budget, "ram_budget") or None),

@@ -102,6 +102,7 @@ class Handle:
         self._pointer: int | None = None
         self._gone: type[ClosedError] | type[ForkedError] | None = None
         self._shape: _capi.MatrixShape | None = None
+        self._sides: tuple[tuple[int, int], tuple[int, int]] | None = None
         self._f64 = True
         self._lock = threading.Lock()
         self._owner = 0
@@ -301,6 +302,14 @@ class Handle:
             self.open()
         assert self._shape is not None
         return self._shape
+
+    def sides(self, adjoint: bool) -> tuple[int, int]:
+        """Rows of a result and of an operand."""
+        if self._sides is None:
+            shape = self.shape()
+            m, n = int(shape.n_rows), int(shape.n_cols)
+            self._sides = ((m, n), (n, m))
+        return self._sides[adjoint]
 
     def stats(self) -> _capi.MatrixStats:
         s = _capi.MatrixStats(size=ctypes.sizeof(_capi.MatrixStats))

@@ -35,28 +35,22 @@ def _handle_of(matrix: int) -> _handle.Handle:
 
 
 def _operand(x: Tensor) -> tuple[Tensor, _arrays.Operand]:
-    """``x`` or a copy of it, and its description. Keep the first while using the second."""
-    shape, strides = tuple(x.shape), tuple(x.stride())
-    if x.dim() == 1:
-        shape, strides = (shape[0], 1), (strides[0], 1)
-    ld = _arrays.has_rows(strides, shape)
-    if not ld:
-        x = x.contiguous()
-        ld = max(shape[1], 1)
-    device, stream = _capi.HOST, None
-    if x.device.type == "cuda":
-        device = x.device.index
-        stream = torch.cuda.current_stream(x.device).cuda_stream or None
-    elif x.device.type != "cpu":
+    """``x`` (2-D, or the weights of rows) or a copy of it, and its description. Keep the first
+    while using the second."""
+    if x.is_contiguous():
+        ld = x.shape[-1] or 1 if x.dim() == 2 else 1
+    else:
+        shape, strides = tuple(x.shape), tuple(x.stride())
+        ld = _arrays.has_rows(strides, shape) if x.dim() == 2 else 0
+        if not ld:
+            x = x.contiguous()
+            ld = shape[-1] if x.dim() == 2 else 1
+    if x.is_cpu:
+        return x, _arrays.Operand(x.data_ptr(), ld, _CODES[x.dtype], _capi.HOST, None)
+    if not x.is_cuda:
         raise TypeError(f"a tensor on {x.device}; tensors on cpu and cuda are served")
-    return x, _arrays.Operand(x.data_ptr(), ld, _CODES[x.dtype], device, stream)
-
-
-def _sides(handle: _handle.Handle, adjoint: bool) -> tuple[int, int]:
-    """Rows of the result and of the operand."""
-    shape = handle.shape()
-    m, n = int(shape.n_rows), int(shape.n_cols)
-    return (n, m) if adjoint else (m, n)
+    stream = torch.cuda.current_stream(x.device).cuda_stream or None
+    return x, _arrays.Operand(x.data_ptr(), ld, _CODES[x.dtype], x.device.index, stream)
 
 
 # ---- Y = A X and G = transpose(A) R ----
@@ -64,9 +58,9 @@ def _sides(handle: _handle.Handle, adjoint: bool) -> tuple[int, int]:
 
 def _product_real(x: Tensor, matrix: int, adjoint: bool) -> Tensor:
     handle = _handle_of(matrix)
-    rows, n = _sides(handle, adjoint)
-    # The C side trusts shapes, and a graph may have been compiled for another matrix.
-    B = _arrays.check_shape("X", tuple(x.shape), n)
+    rows, n = handle.sides(adjoint)
+    # The C side trusts shapes, and the operator may be called by itself.
+    B = _arrays.check_shape("X", x.shape, n)
     y = torch.empty((rows, B), dtype=x.dtype, device=x.device)
     if B:
         x, x_operand = _operand(x)
@@ -83,7 +77,7 @@ _product = torch.library.custom_op(
 
 @_product.register_fake
 def _product_fake(x: Tensor, matrix: int, adjoint: bool) -> Tensor:
-    return x.new_empty((_sides(_handle_of(matrix), adjoint)[0], x.shape[1]))
+    return x.new_empty((_handle_of(matrix).sides(adjoint)[0], x.shape[1]))
 
 
 def _product_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -105,13 +99,13 @@ def _loss_real(
     x: Tensor, target: Tensor, weights: Optional[Tensor], matrix: int, kind: str, want_grad: bool
 ) -> tuple[Tensor, Tensor]:
     handle = _handle_of(matrix)
-    B = _arrays.check_shape("X", tuple(x.shape), _sides(handle, False)[1])
+    B = _arrays.check_shape("X", x.shape, handle.sides(False)[1])
     g = torch.empty(x.shape if want_grad else (0, 0), dtype=x.dtype, device=x.device)
     x, x_operand = _operand(x)
     target, t_operand = _operand(target)
     w_operand = g_operand = None
     if weights is not None:
-        weights, w_operand = _operand(weights.contiguous())
+        weights, w_operand = _operand(weights)
     if want_grad:
         g, g_operand = _operand(g)
     per_column = weights is not None and weights.dim() == 2
@@ -207,6 +201,10 @@ def _loss_of_parts(y: Tensor, t: Tensor, weights: Optional[Tensor], kind: str) -
     return each.mean() if w is None else (w * each).sum() / w.sum()
 
 
+_product_op = torch.ops.streamtrain.product.default
+_loss_op = torch.ops.streamtrain.loss.default
+
+
 # ---- torch.func ----
 
 # An operator's registered derivative is not seen by the transforms of torch.func; that of an
@@ -216,7 +214,7 @@ def _loss_of_parts(y: Tensor, t: Tensor, weights: Optional[Tensor], kind: str) -
 class _Product(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, matrix: int, adjoint: bool) -> Tensor:
-        return torch.ops.streamtrain.product(x, matrix, adjoint)
+        return _product_op(x, matrix, adjoint)
 
     setup_context = staticmethod(_product_context)
     backward = staticmethod(_product_backward)
@@ -234,20 +232,23 @@ class _Loss(torch.autograd.Function):
     def forward(
         x: Tensor, target: Tensor, weights: Optional[Tensor], matrix: int, kind: str, want_grad: bool
     ) -> tuple[Tensor, Tensor]:
-        return torch.ops.streamtrain.loss(x, target, weights, matrix, kind, want_grad)
+        return _loss_op(x, target, weights, matrix, kind, want_grad)
 
     setup_context = staticmethod(_loss_context)
     backward = staticmethod(_loss_backward)
 
 
+_transforms_active = torch._C._are_functorch_transforms_active
+
+
 def _in_functorch() -> bool:
-    return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+    return not torch.compiler.is_compiling() and _transforms_active()
 
 
 def _multiply(x: Tensor, matrix: int, adjoint: bool) -> Tensor:
     if _in_functorch():
         return _Product.apply(x, matrix, adjoint)
-    return torch.ops.streamtrain.product(x, matrix, adjoint)
+    return _product_op(x, matrix, adjoint)
 
 
 # ---- what Matrix calls ----
@@ -267,8 +268,7 @@ def _dense(what: str, x: Tensor, values: Any) -> Tensor:
 
 def product(A: Matrix, X: Tensor, adjoint: bool) -> Tensor:
     """A @ X or A.T @ X."""
-    m, n = A.shape
-    _arrays.check_shape("X", tuple(X.shape), m if adjoint else n)
+    _arrays.check_shape("X", X.shape, A.shape[0 if adjoint else 1])
     if X.dtype not in _CODES or X.layout != torch.strided:
         X = _dense("X", X, A.dtype)
     if X.dim() == 1:
@@ -323,7 +323,7 @@ def loss(A: Matrix, X: Tensor, target: Tensor, kind: str, weights: Optional[Tens
     want_grad = torch.is_grad_enabled() and X.requires_grad
     if _in_functorch():
         return _Loss.apply(X, target, weights, A._id, kind, want_grad)[0]
-    return torch.ops.streamtrain.loss(X, target, weights, A._id, kind, want_grad)[0]
+    return _loss_op(X, target, weights, A._id, kind, want_grad)[0]
 
 
 def loss_and_grad(
@@ -333,5 +333,5 @@ def loss_and_grad(
     shape = X.shape
     with torch.no_grad():
         X, target, weights = _prepare(A, X, target, kind, weights)
-        value, g = torch.ops.streamtrain.loss(X, target, weights, A._id, kind, True)
+        value, g = _loss_op(X, target, weights, A._id, kind, True)
         return value, g.reshape(shape)
