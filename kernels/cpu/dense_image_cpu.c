@@ -1,12 +1,7 @@
 #include "kernels/cpu/dense_image_cpu.h"
+#include "kernels/dense_hd.h"
 
 #include <string.h>
-
-/* A NaN wins and stays, as in PyTorch. */
-static inline float larger(float best, float value)
-{
-    return value <= best || best != best ? best : value;
-}
 
 void ooc_maxpool_forward_cpu(const float *x, ooc_image s, float *y, uint64_t r0, uint64_t r1)
 {
@@ -21,7 +16,7 @@ void ooc_maxpool_forward_cpu(const float *x, ooc_image s, float *y, uint64_t r0,
             const float *a = top + (uint64_t)2 * j * c, *b = a + c;
 
             for (uint32_t k = 0; k < c; k++)
-                out[k] = larger(larger(larger(a[k], b[k]), a[k + row]), b[k + row]);
+                out[k] = ooc_larger(ooc_larger(ooc_larger(a[k], b[k]), a[k + row]), b[k + row]);
         }
     }
 }
@@ -64,22 +59,18 @@ void ooc_maxpool_backward_cpu(const float *x, ooc_image s, const float *dy, bool
     }
 }
 
-static uint32_t low_place(uint32_t i, uint32_t n_low)
-{
-    return i / 2 < n_low ? i / 2 : n_low - 1;
-}
-
 void ooc_upcat_forward_cpu(const float *low, ooc_image l, const float *skip, ooc_image s,
                            float *out, uint64_t r0, uint64_t r1)
 {
     for (uint64_t r = r0; r < r1; r++) {
         const uint64_t image = r / s.h;
-        const float *from = low + (image * l.h + low_place((uint32_t)(r % s.h), l.h)) * l.w * l.c;
+        const float *from =
+            low + (image * l.h + ooc_low_place((uint32_t)(r % s.h), l.h)) * l.w * l.c;
         const float *side = skip + r * s.w * s.c;
         float *to = out + r * s.w * (l.c + s.c);
 
         for (uint32_t x = 0; x < s.w; x++, to += l.c + s.c, side += s.c) {
-            memcpy(to, from + (uint64_t)low_place(x, l.w) * l.c, l.c * sizeof *to);
+            memcpy(to, from + (uint64_t)ooc_low_place(x, l.w) * l.c, l.c * sizeof *to);
             memcpy(to + l.c, side, s.c * sizeof *to);
         }
     }
@@ -100,7 +91,7 @@ void ooc_upcat_backward_low_cpu(const float *dout, ooc_image l, ooc_image s, flo
             const float *from = dout + (r / l.h * s.h + y) * s.w * width;
 
             for (uint32_t x = 0; x < s.w; x++) {
-                float *d = to + (uint64_t)low_place(x, l.w) * l.c;
+                float *d = to + (uint64_t)ooc_low_place(x, l.w) * l.c;
 
                 for (uint32_t k = 0; k < l.c; k++)
                     d[k] += from[x * width + k];
@@ -118,32 +109,17 @@ void ooc_upcat_backward_skip_cpu(const float *dout, ooc_image l, ooc_image s, fl
         memcpy(dskip + p * s.c, dout + p * width + l.c, s.c * sizeof *dskip);
 }
 
-/* Where output index i of n_out reads an axis of n_in: elements *at and *next, weights 1-t and t.
- * In double: float would be off by 4e-5 at index 600. */
-static float axis_place(uint32_t i, uint32_t n_in, uint32_t n_out, uint32_t *at, uint32_t *next)
-{
-    double x = ((double)i + 0.5) * ((double)n_in / (double)n_out) - 0.5;
-
-    if (x < 0)
-        x = 0;
-    *at = (uint32_t)x;
-    if (*at > n_in - 1)
-        *at = n_in - 1;
-    *next = *at + 1 < n_in ? *at + 1 : *at;
-    return (float)(x - (double)*at);
-}
-
 void ooc_resize_forward_cpu(const float *in, ooc_image s, uint32_t h_out, uint32_t w_out,
                             float *out, uint64_t r0, uint64_t r1)
 {
     for (uint64_t r = r0; r < r1; r++) {
         uint32_t y0, y1, x0, x1;
-        const float ty = axis_place((uint32_t)(r % h_out), s.h, h_out, &y0, &y1);
+        const float ty = ooc_axis_place((uint32_t)(r % h_out), s.h, h_out, &y0, &y1);
         const float *image = in + r / h_out * s.h * s.w;
         const float *top = image + (uint64_t)y0 * s.w, *bottom = image + (uint64_t)y1 * s.w;
 
         for (uint32_t x = 0; x < w_out; x++) {
-            const float tx = axis_place(x, s.w, w_out, &x0, &x1);
+            const float tx = ooc_axis_place(x, s.w, w_out, &x0, &x1);
             const float a = (1 - tx) * top[x0] + tx * top[x1];
             const float b = (1 - tx) * bottom[x0] + tx * bottom[x1];
 
@@ -156,20 +132,12 @@ static void spread_row(const float *dout, uint32_t w_in, uint32_t w_out, float t
 {
     for (uint32_t x = 0; x < w_out; x++) {
         uint32_t x0, x1;
-        const float tx = axis_place(x, w_in, w_out, &x0, &x1);
+        const float tx = ooc_axis_place(x, w_in, w_out, &x0, &x1);
         const float d = t * dout[x];
 
         din[x0] += (1 - tx) * d;
         din[x1] += tx * d;
     }
-}
-
-/* The first output index that may read input index i or a later one. */
-static uint32_t first_reader(uint32_t i, uint32_t n_in, uint32_t n_out)
-{
-    double x = ((double)i - 0.5) * ((double)n_out / (double)n_in) - 1.5;
-
-    return x < 0 ? 0 : (uint32_t)x;
 }
 
 void ooc_resize_backward_cpu(const float *dout, ooc_image s, uint32_t h_out, uint32_t w_out,
@@ -181,9 +149,9 @@ void ooc_resize_backward_cpu(const float *dout, ooc_image s, uint32_t h_out, uin
         float *to = din + r * s.w;
 
         memset(to, 0, s.w * sizeof *to);
-        for (uint32_t y = first_reader(i, s.h, h_out); y < h_out; y++) {
+        for (uint32_t y = ooc_first_reader(i, s.h, h_out); y < h_out; y++) {
             uint32_t y0, y1;
-            const float ty = axis_place(y, s.h, h_out, &y0, &y1);
+            const float ty = ooc_axis_place(y, s.h, h_out, &y0, &y1);
 
             if (y0 > i)
                 break;

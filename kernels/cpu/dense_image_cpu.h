@@ -11,6 +11,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct {
     uint32_t h, w, c;
 } ooc_image;
@@ -47,4 +51,8 @@ void ooc_resize_forward_cpu(const float *in, ooc_image s, uint32_t h_out, uint32
 /* din = the transposed map applied to dout (overwritten). Rows are in's. */
 void ooc_resize_backward_cpu(const float *dout, ooc_image s, uint32_t h_out, uint32_t w_out,
                              float *din, uint64_t r0, uint64_t r1);
+
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -1,6 +1,6 @@
-#include "kernels/cpu/dense_vector_cpu.h"
+#include "kernels/dense_hd.h"
 
-#include <math.h>
+#include <stddef.h>
 
 void ooc_relu_backward_cpu(const float *y, float *dy, uint64_t n)
 {
@@ -23,32 +23,18 @@ double ooc_sum_squares_cpu(const float *x, uint64_t n)
 
 void ooc_adam_cpu(const ooc_adam_args *a, float *w, const float *g, float *m, float *v, uint64_t n)
 {
-    const float decay = (float)a->weight_decay, scale = a->grad_scale;
-    const float b1 = (float)(1 - a->beta1), b2 = (float)a->beta2, c2 = (float)(1 - a->beta2);
-    const float root = (float)(1 / sqrt(a->bias2)), step = (float)(a->lr / a->bias1);
-    const float eps = (float)a->eps;
+    const ooc_adam_factors f = ooc_adam_factors_of(a);
 
-    for (uint64_t i = 0; i < n; i++) {
-        const float d = scale * g[i] + decay * w[i];
-
-        m[i] += b1 * (d - m[i]);
-        v[i] = b2 * v[i] + c2 * d * d;
-        w[i] -= step * m[i] / (sqrtf(v[i]) * root + eps);
-    }
+    for (uint64_t i = 0; i < n; i++)
+        ooc_adam_entry(&f, w + i, g[i], m + i, v + i);
 }
 
 void ooc_sgd_cpu(const ooc_sgd_args *a, float *w, const float *g, float *velocity, uint64_t n)
 {
-    const float decay = (float)a->weight_decay, scale = a->grad_scale;
-    const float momentum = (float)a->momentum, lr = (float)a->lr;
+    const ooc_sgd_factors f = ooc_sgd_factors_of(a);
 
-    for (uint64_t i = 0; i < n; i++) {
-        float d = scale * g[i] + decay * w[i];
-
-        if (velocity)
-            d = velocity[i] = momentum * velocity[i] + d;
-        w[i] -= lr * d;
-    }
+    for (uint64_t i = 0; i < n; i++)
+        ooc_sgd_entry(&f, w + i, g[i], velocity ? velocity + i : NULL);
 }
 
 void ooc_transpose_cpu(const float *in, uint64_t rows, uint64_t cols, float *out, uint64_t c0,

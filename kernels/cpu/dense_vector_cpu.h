@@ -8,6 +8,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* dy[i] = y[i] > 0 ? dy[i] : 0, where y = max(0, .) is the layer's output. */
 void ooc_relu_backward_cpu(const float *y, float *dy, uint64_t n);
 
@@ -35,4 +39,8 @@ void ooc_sgd_cpu(const ooc_sgd_args *a, float *w, const float *g, float *velocit
 /* Rows r0..r1-1 of out (cols x rows) = transpose of in (rows x cols). */
 void ooc_transpose_cpu(const float *in, uint64_t rows, uint64_t cols, float *out, uint64_t c0,
                        uint64_t c1);
+
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -6,8 +6,8 @@
  *     OOC_SHARED(float, acc, 64);             float *acc, 64 of them, for the block
  *     OOC_DYNAMIC_SHARED(float, part);        float *part, shared_bytes in all
  *
- * Blocks have 256 threads and say __launch_bounds__(256, 3): with a free hand ptxas spills registers
- * to get more blocks on a multiprocessor; three are plenty and need none.
+ * Blocks have 256 threads and say __launch_bounds__(256, 3): with a free hand ptxas spills
+ * registers to get more blocks on a multiprocessor; three are plenty and need none.
  *
  * A launch gives the error of the launch itself; what happens while it runs shows up later. */
 #ifndef OOC_KERNELS_CUDA_LAUNCH_H

@@ -1,25 +1,10 @@
 #include "kernels/cuda/dispatch_cuda.h"
+#include "kernels/cuda/elements_cuda.h"
 #include "kernels/cuda/loss_cuda.h"
 
 namespace
 {
 const uint32_t block_threads = 256;
-
-/* The sum of what the threads bring, in thread 0: lanes in pairs, then warps in order. */
-static __device__ __forceinline__ double block_sum(double v)
-{
-    OOC_SHARED(double, part, 8);
-
-    for (int d = 16; d; d /= 2)
-        v += __shfl_xor_sync(0xffffffffu, v, d);
-    if (threadIdx.x % 32 == 0)
-        part[threadIdx.x / 32] = v;
-    __syncthreads();
-    v = 0;
-    for (int w = 0; w < 8 && threadIdx.x == 0; w++)
-        v += part[w];
-    return v;
-}
 
 /* One thread an entry of the rows x B block, in steps of the whole grid. Y, T, R: rows x B. */
 template <class T>
@@ -41,7 +26,7 @@ __global__ void __launch_bounds__(256, 3) loss_residual(ooc_gpu_loss l, double *
                            static_cast<double>(static_cast<const T *>(l.T)[r * l.ldt + b]), &slope);
         static_cast<T *>(l.R)[r * l.ldr + b] = static_cast<T>(l.scale * w * slope);
     }
-    sum = block_sum(sum);
+    sum = ooc_block_sum(sum);
     if (threadIdx.x == 0)
         partial[blockIdx.x] = sum;
 }
@@ -56,14 +41,15 @@ __global__ void __launch_bounds__(256, 3)
     for (uint64_t k = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x; k < n;
          k += step)
         sum += static_cast<double>(W[k / n_cols * ldw + k % n_cols]);
-    sum = block_sum(sum);
+    sum = ooc_block_sum(sum);
     if (threadIdx.x == 0)
         partial[blockIdx.x] = sum;
 }
 
-__global__ void __launch_bounds__(256, 3) add_partials(const double *partial, uint32_t n, double *sum)
+__global__ void __launch_bounds__(256, 3)
+    add_partials(const double *partial, uint32_t n, double *sum)
 {
-    double v = block_sum(threadIdx.x < n ? partial[threadIdx.x] : 0);
+    double v = ooc_block_sum(threadIdx.x < n ? partial[threadIdx.x] : 0);
 
     if (threadIdx.x == 0)
         *sum += v;

@@ -19,6 +19,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct ooc_dense ooc_dense; /* an opened backend; each backend's own struct */
 typedef struct ooc_layer ooc_layer; /* a convolution or linear layer of one shape */
 
@@ -79,6 +83,9 @@ typedef struct ooc_dense_ops {
     ooc_status (*upload)(ooc_dense *d, void *to, const void *from, uint64_t bytes, ooc_err *err);
     ooc_status (*download)(ooc_dense *d, void *to, const void *from, uint64_t bytes, ooc_err *err);
     ooc_status (*sync)(ooc_dense *d, ooc_err *err);
+    /* Memory of the device for the model's arena. NULL: it is the host's. */
+    ooc_status (*block_alloc)(ooc_dense *d, uint64_t bytes, void **out, ooc_err *err);
+    void (*block_free)(ooc_dense *d, void *block); /* NULL is allowed */
     void (*close)(ooc_dense *d);
 } ooc_dense_ops;
 
@@ -86,6 +93,7 @@ typedef struct ooc_dense_ops {
 struct ooc_dense {
     const ooc_dense_ops *ops;
     int ordinal;       /* OOC_HOST, or the CUDA ordinal: for ooc_array.device */
+    void *stream;      /* the CUDA stream that work is queued on: for ooc_array.stream */
     bool host_visible; /* device addresses can be read and written by the host */
 };
 
@@ -94,5 +102,11 @@ struct ooc_dense {
 ooc_status ooc_dense_cpu_open(ooc_dense **out, ooc_pool *pool, ooc_err *err);
 /* By a device's name: "cpu", "auto" (or NULL). OOC_E_ARG, OOC_E_UNSUPPORTED: the text says why. */
 ooc_status ooc_dense_open(ooc_dense **out, const char *device, ooc_pool *pool, ooc_err *err);
+/* cuBLAS and the kernels of kernels/cuda, on card `ordinal`. Fails as ooc_device_cuda_open does. */
+ooc_status ooc_dense_cuda_open(ooc_dense **out, int ordinal, ooc_err *err);
 void ooc_dense_close(ooc_dense *d); /* NULL is allowed; layers are freed before */
+
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "io/sys.h"
+#include "src/device.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -130,6 +131,25 @@ static void default_widths(ooc_model_opts *m)
     memcpy(m->widths, unet ? channels : hidden, m->n_widths * sizeof *m->widths);
 }
 
+/* auto: where the matrix is. */
+static ooc_status open_dense(ooc_trainer *t, ooc_err *err)
+{
+    const ooc_device_props *matrix = &ooc_engine_device(t->engine)->props;
+    const char *name = t->opts.model_device;
+    ooc_status st;
+
+    if (!name || !strcmp(name, "auto"))
+        name = matrix->name;
+    st = ooc_dense_open(&t->dense, name, t->pool, err);
+    if (!st && t->dense->ordinal != OOC_HOST && matrix->host_visible)
+        st =
+            ooc_fail(err, OOC_E_ARG,
+                     "--model-device %s: the model can be on a GPU only where the matrix is on one "
+                     "(give --matrix-device cuda:N)",
+                     name);
+    return st;
+}
+
 static ooc_status open_model(ooc_trainer *t, ooc_err *err)
 {
     ooc_train_opts *o = &t->opts;
@@ -155,7 +175,7 @@ static ooc_status open_model(ooc_trainer *t, ooc_err *err)
         default_widths(&m);
     st = ooc_model_check(&m, err);
     if (!st)
-        st = ooc_dense_open(&t->dense, o->model_device, t->pool, err);
+        st = open_dense(t, err);
     if (!st)
         st = ooc_model_open(&t->model, &m, t->dense, err);
     return st;

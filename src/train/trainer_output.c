@@ -33,7 +33,7 @@ static ooc_status forward_next(ooc_trainer *t, const ooc_sample_set *set, ooc_ba
     ooc_status st = ooc_loader_next(t->eval_loader, batch, err);
 
     if (!st)
-        st = ooc_batch_place(&a, batch, err);
+        st = ooc_trainer_place(t, &a, batch, err);
     if (!st)
         st = ooc_model_forward(t->model, t->input, batch->number, batch->n, false, t->X, err);
     return st;
@@ -96,12 +96,17 @@ static ooc_status write_picture(ooc_trainer *t, const char *what, const float *v
 static ooc_status write_pictures(ooc_trainer *t, ooc_err *err)
 {
     const uint64_t *in = t->opts.in_shape, *out = t->opts.out_shape, B = t->opts.batch;
+    const float *rows = ooc_model_rows(t->model, t->X);
     ooc_status st = OOC_OK;
 
-    if (t->input)
-        st = write_picture(t, "input", t->input, in, t->M, false, err);
+    if (t->picture) {
+        st = t->dense->ops->download(t->dense, t->picture, rows, t->N * sizeof(float), err);
+        rows = t->picture;
+    }
+    if (!st && t->input)
+        st = write_picture(t, "input", t->samples ? t->samples : t->input, in, t->M, false, err);
     if (!st)
-        st = write_picture(t, "output", ooc_model_rows(t->model, t->X), out, t->N, false, err);
+        st = write_picture(t, "output", rows, out, t->N, false, err);
     if (!st)
         st = write_picture(t, "projection", t->Y, in, t->M, false, err);
     for (uint64_t m = 0; !st && m < t->M; m++)
@@ -117,7 +122,7 @@ ooc_status ooc_trainer_preview(ooc_trainer *t, ooc_err *err)
     const ooc_sample_set *set = t->opts.val ? &t->val.set : &t->train.set;
     const ooc_loader_run run = {.set = set, .n = 1};
     const ooc_array X = ooc_trainer_array(t, t->X, t->opts.batch);
-    const ooc_array Y = ooc_trainer_array(t, t->Y, 1);
+    const ooc_array Y = ooc_trainer_host_array(t->Y, 1);
     ooc_batch batch;
     ooc_status st;
 

@@ -7,14 +7,16 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The arrays of a step, on the model's device. A list, so that plan and start cannot differ. */
+/* The arrays of a step. A list, so that plan and start cannot differ. Those that the host writes or
+ * reads are in RAM where it can't reach the model's device; the engine copies their rows. */
 typedef struct {
     const char *what;
     uint64_t floats; /* 0: not needed */
     float **at;
+    bool by_host;
 } array_need;
 
-enum { N_ARRAYS = 7 };
+enum { N_ARRAYS = 9 };
 
 static void list_arrays(ooc_trainer *t, array_need list[N_ARRAYS])
 {
@@ -22,14 +24,17 @@ static void list_arrays(ooc_trainer *t, array_need list[N_ARRAYS])
     const bool looks = t->opts.model != OOC_MODEL_PIXELS;
     const bool evaluates = t->training || t->opts.val || t->opts.preview;
     const bool own_weights = t->train.weight.fd >= 0 || t->val.weight.fd >= 0;
+    const bool apart = !t->dense->host_visible;
     const array_need all[N_ARRAYS] = {
-        {"batch input", looks ? B * M : 0, &t->input},
-        {"X", B * N, &t->X},
-        {"G", t->training ? B * N : 0, &t->G},
-        {"targets", evaluates ? B * M : 0, &t->T},
-        {"sample weights", evaluates && own_weights ? B * M : 0, &t->W},
-        {"row weights", t->row_weight_file.fd >= 0 ? M : 0, &t->row_weights},
-        {"preview", t->opts.preview ? M : 0, &t->Y}};
+        {"batch input", looks ? B * M : 0, &t->input, false},
+        {"samples to upload", looks && apart ? B * M : 0, &t->samples, apart},
+        {"X", B * N, &t->X, false},
+        {"G", t->training ? B * N : 0, &t->G, false},
+        {"targets", evaluates ? B * M : 0, &t->T, apart},
+        {"sample weights", evaluates && own_weights ? B * M : 0, &t->W, apart},
+        {"row weights", t->row_weight_file.fd >= 0 ? M : 0, &t->row_weights, apart},
+        {"preview", t->opts.preview ? M : 0, &t->Y, apart},
+        {"preview of X", t->opts.preview && apart ? N : 0, &t->picture, apart}};
 
     memcpy(list, all, sizeof all);
 }
@@ -41,21 +46,49 @@ static uint64_t buffer_bytes(const ooc_trainer *t)
                        t->row_weight_file.fd >= 0 ? t->row_weight_file.sample_bytes : 0);
 }
 
-static void plan_model(ooc_trainer *t, ooc_plan *plan)
+static void plan_arrays(ooc_trainer *t, bool by_host, ooc_plan *plan)
 {
     array_need list[N_ARRAYS];
 
+    list_arrays(t, list);
+    for (int i = 0; i < N_ARRAYS; i++)
+        if (list[i].floats && list[i].by_host == by_host)
+            ooc_plan_add(plan, list[i].what, list[i].floats, sizeof(float));
+}
+
+static ooc_status take_arrays(ooc_trainer *t, bool by_host, ooc_arena *arena, ooc_err *err)
+{
+    array_need list[N_ARRAYS];
+    ooc_status st = OOC_OK;
+
+    list_arrays(t, list);
+    for (int i = 0; !st && i < N_ARRAYS; i++) {
+        const uint64_t bytes = list[i].floats * sizeof(float);
+        void *p = NULL;
+
+        if (!bytes || list[i].by_host != by_host)
+            continue;
+        st = ooc_arena_take(arena, list[i].what, bytes, &p, err);
+        *list[i].at = p;
+        if (!st && by_host)
+            memset(p, 0, bytes);
+        else if (!st)
+            st = t->dense->ops->zero(t->dense, p, list[i].floats, err);
+    }
+    return st;
+}
+
+static void plan_model(ooc_trainer *t, ooc_plan *plan)
+{
     ooc_model_plan(t->model, plan);
     if (t->training)
         ooc_optimizer_plan(&t->optimizer, plan);
-    list_arrays(t, list);
-    for (int i = 0; i < N_ARRAYS; i++)
-        if (list[i].floats)
-            ooc_plan_add(plan, list[i].what, list[i].floats, sizeof(float));
+    plan_arrays(t, false, plan);
 }
 
 static void plan_ram(ooc_trainer *t, ooc_plan *plan)
 {
+    plan_arrays(t, true, plan);
     ooc_plan_add(plan, "transfer buffer", buffer_bytes(t), 1);
     if (t->loader)
         ooc_loader_plan(t->loader, plan);
@@ -65,23 +98,11 @@ static void plan_ram(ooc_trainer *t, ooc_plan *plan)
 
 static ooc_status take_model(ooc_trainer *t, ooc_err *err)
 {
-    array_need list[N_ARRAYS];
     ooc_status st = ooc_model_start(t->model, t->model_arena, err);
 
     if (!st && t->training)
         st = ooc_optimizer_start(&t->optimizer, t->model, t->model_arena, err);
-    list_arrays(t, list);
-    for (int i = 0; !st && i < N_ARRAYS; i++) {
-        void *p = NULL;
-
-        if (list[i].floats)
-            st = ooc_arena_take(t->model_arena, list[i].what, list[i].floats * sizeof(float), &p,
-                                err);
-        *list[i].at = p;
-        if (!st && p)
-            st = t->dense->ops->zero(t->dense, p, list[i].floats, err);
-    }
-    return st;
+    return st ? st : take_arrays(t, false, t->model_arena, err);
 }
 
 static ooc_status take_ram(ooc_trainer *t, ooc_err *err)
@@ -89,6 +110,8 @@ static ooc_status take_ram(ooc_trainer *t, ooc_err *err)
     ooc_status st =
         ooc_arena_take(t->ram_arena, "transfer buffer", buffer_bytes(t), &t->buffer, err);
 
+    if (!st)
+        st = take_arrays(t, true, t->ram_arena, err);
     if (!st && t->loader)
         st = ooc_loader_start(t->loader, t->ram_arena, err);
     if (!st && t->eval_loader)
@@ -173,8 +196,14 @@ static ooc_status open_arenas(ooc_trainer *t, const plans *p, ooc_err *err)
         st = ooc_arena_open_host(&t->ram_arena, "RAM tier and I/O slots",
                                  ooc_budget_useful_ram(t->opts.ram_budget, p->ram.total, &t->shape),
                                  err);
-    if (!st && model_is_apart(t))
+    if (!st && model_is_apart(t) && !t->dense->ops->block_alloc) {
         st = ooc_arena_open_host(&t->own_model_arena, "model", p->model.total, err);
+    } else if (!st && model_is_apart(t)) {
+        st = t->dense->ops->block_alloc(t->dense, p->model.total, &t->model_block, err);
+        if (!st)
+            st = ooc_arena_open_at(&t->own_model_arena, "model", t->model_block, p->model.total,
+                                   err);
+    }
     t->model_arena = t->own_model_arena ? t->own_model_arena : t->vram_arena;
     return st;
 }
@@ -208,6 +237,8 @@ void ooc_trainer_give_memory_back(ooc_trainer *t)
     ooc_arena_close(t->own_model_arena);
     ooc_arena_close(t->vram_arena);
     ooc_arena_close(t->ram_arena);
+    if (t->model_block)
+        t->dense->ops->block_free(t->dense, t->model_block);
     if (t->vram_block)
         d->ops->block_free(d, t->vram_block, t->vram_block_bytes);
     ooc_engine_close(t->engine);

@@ -34,10 +34,13 @@ struct ooc_trainer {
     ooc_arena *vram_arena, *ram_arena, *own_model_arena, *model_arena;
     void *vram_block; /* of the matrix device, under vram_arena */
     uint64_t vram_block_bytes;
+    void *model_block; /* of the model's device, under own_model_arena, where it is a GPU */
     /* device arrays; see batch_place.h for the letters */
     float *input, *X, *G, *T, *W, *row_weights;
-    float *Y;     /* M: the preview's projection */
-    void *buffer; /* RAM: OOC_TENSOR_BUFFER bytes */
+    float *samples; /* of the input, on the host; NULL: it can write to `input` itself */
+    float *picture; /* of one X, on the host; NULL: it can read X itself */
+    float *Y;       /* M: the preview's projection */
+    void *buffer;   /* RAM: OOC_TENSOR_BUFFER bytes */
     ooc_run_log log;
     /* the run */
     uint64_t step, total_steps; /* done; to be done in all */
@@ -56,6 +59,11 @@ ooc_status ooc_trainer_checkpoint(ooc_trainer *t, ooc_err *err);
 ooc_status ooc_trainer_predict(ooc_trainer *t, ooc_err *err);
 ooc_status ooc_trainer_preview(ooc_trainer *t, ooc_err *err);
 
-/* A device array of the model's (X, G, ...) as the engine takes it. */
+/* Samples of a batch, the input on the model's device. */
+ooc_status ooc_trainer_place(ooc_trainer *t, const ooc_batch_arrays *wanted, const ooc_batch *batch,
+                             ooc_err *err);
+/* T, W and Y, which are always on the host, as the engine takes them. */
+ooc_array ooc_trainer_host_array(float *data, uint64_t ld);
+/* A device array of the model's (X, G) as the engine takes it. */
 ooc_array ooc_trainer_array(const ooc_trainer *t, float *data, uint64_t ld);
 #endif

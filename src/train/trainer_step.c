@@ -6,9 +6,34 @@
 #include <inttypes.h>
 #include <math.h>
 
+ooc_array ooc_trainer_host_array(float *data, uint64_t ld)
+{
+    const ooc_array a = {.data = data, .ld = ld, .dtype = OOC_F32, .device = OOC_HOST};
+
+    return a;
+}
+
+ooc_status ooc_trainer_place(ooc_trainer *t, const ooc_batch_arrays *wanted, const ooc_batch *batch,
+                             ooc_err *err)
+{
+    ooc_batch_arrays a = *wanted;
+    ooc_status st;
+
+    if (t->samples && a.input)
+        a.input = t->samples;
+    st = ooc_batch_place(&a, batch, err);
+    if (!st && t->samples && a.input)
+        st = t->dense->ops->upload(t->dense, t->input, t->samples, a.B * a.M * sizeof(float), err);
+    return st;
+}
+
 ooc_array ooc_trainer_array(const ooc_trainer *t, float *data, uint64_t ld)
 {
-    const ooc_array a = {.data = data, .ld = ld, .dtype = OOC_F32, .device = t->dense->ordinal};
+    const ooc_array a = {.data = data,
+                         .ld = ld,
+                         .dtype = OOC_F32,
+                         .device = t->dense->ordinal,
+                         .stream = t->dense->stream};
 
     return a;
 }
@@ -61,7 +86,7 @@ static ooc_status place(ooc_trainer *t, const ooc_sample_set *set, const ooc_bat
                                 .T = t->T,
                                 .W = t->W};
 
-    return ooc_batch_place(&a, batch, err);
+    return ooc_trainer_place(t, &a, batch, err);
 }
 
 /* One sweep over A: the loss of X's first n columns; G NULL: only that. */
@@ -69,10 +94,10 @@ static ooc_status sweep(ooc_trainer *t, const ooc_batch *batch, float *G, double
                         ooc_err *err)
 {
     const uint64_t B = t->opts.batch;
-    const ooc_array X = ooc_trainer_array(t, t->X, B), T = ooc_trainer_array(t, t->T, B);
+    const ooc_array X = ooc_trainer_array(t, t->X, B), T = ooc_trainer_host_array(t->T, B);
     const ooc_array to = ooc_trainer_array(t, G, B);
     const bool own = batch->weight != NULL;
-    const ooc_array W = ooc_trainer_array(t, own ? t->W : t->row_weights, own ? B : 1);
+    const ooc_array W = ooc_trainer_host_array(own ? t->W : t->row_weights, own ? B : 1);
     const ooc_loss_opts opts = {
         .size = sizeof opts, .kind = t->opts.loss, .W = W.data ? &W : NULL, .w_per_column = own};
 
