@@ -125,6 +125,20 @@ ooc_status ooc_stored_tile_decode(const ooc_stored_tile *t, uint32_t task, void 
                        : ooc_decode_rows_chunk(t, task, block, scratch, err);
 }
 
+ooc_tile_view ooc_stored_tile_early_view(const ooc_stored_tile *t, const void *block)
+{
+    ooc_tile_view v = ooc_tile_view_of(&t->info.n, t->info.constant, block);
+    const ooc_tile_view head =
+        ooc_tile_view_of(&t->info.n, t->info.constant, t->stored + t->dir_[OOC_DIR_HEAD]);
+
+    v.chunk_row = head.chunk_row;
+    v.panel_id = head.panel_id;
+    v.len_base = head.len_base;
+    v.seg_off = head.seg_off;
+    v.ent_off = head.ent_off;
+    return v;
+}
+
 const void *ooc_stored_tile_kernel_form(const ooc_stored_tile *t)
 {
     return t->info.raw ? t->stored + t->dir_[OOC_DIR_HEAD] : NULL;

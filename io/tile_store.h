@@ -77,6 +77,11 @@ ooc_status ooc_stored_tile_open(ooc_stored_tile *out, const ooc_store *s, uint64
 ooc_status ooc_stored_tile_decode(const ooc_stored_tile *t, uint32_t task, void *block,
                                   void *scratch, ooc_err *err);
 
+/* The view of a tile that is not raw while it is being decoded to `block`: its tables (chunk_row,
+ * panel_id, len_base, seg_off, ent_off) stand in the stored bytes and can be used at once, and what
+ * a kernel reads for chunk c is there when task c has run. Both must stay valid. */
+ooc_tile_view ooc_stored_tile_early_view(const ooc_stored_tile *t, const void *block);
+
 /* The kernel form of a raw tile inside its stored bytes; NULL for others. */
 const void *ooc_stored_tile_kernel_form(const ooc_stored_tile *t);
 #endif

@@ -89,12 +89,14 @@ typedef struct {
     uint64_t ldg;
     void *work; /* ops->work_bytes() bytes of the device, used by one job at a time */
     /* host_visible devices only; NULL: the block is ready. Called once for each task
-     * 0..n_prepare-1 by pool threads before anything reads the block: decodes and checks it. Once
-     * it has returned false the job stops early and fails with what prepare_error then gives. */
+     * 0..n_prepare-1 by pool threads before anything reads the block: decodes and checks it. With
+     * prepare_by_chunk task c makes chunk c ready, and the view's tables are ready before. Once it
+     * has returned false the job stops early and fails with what prepare_error then gives. */
     bool (*prepare)(void *ctx, uint32_t task, uint32_t thread);
     ooc_status (*prepare_error)(void *ctx, ooc_err *err);
     void *prepare_ctx;
     uint32_t n_prepare;
+    bool prepare_by_chunk;
     /* Added to by host_visible devices: wall time of the parts. May be NULL. */
     struct ooc_job_times *times;
 } ooc_tile_job;

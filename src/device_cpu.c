@@ -31,7 +31,10 @@ struct run {
     struct cpu_device *d;
     const ooc_tile_job *job;
     atomic_bool failed;
-    double *loss_sum; /* [blocks] */
+    double *loss_sum;  /* [blocks] */
+    bool decode_first; /* forward tasks decode their chunks, which the product then finds in a cache
+                        */
+    atomic_uint_fast64_t decode_ns; /* of all threads */
 };
 
 static struct cpu_device *cpu_of(ooc_device *d)
@@ -207,6 +210,15 @@ static void forward_task(void *ctx, uint32_t task, uint32_t thread)
     const ooc_forward_part *part = &run->d->forward_part[task];
     uint32_t r0 = job->view.chunk_row[part->c0], r1 = job->view.chunk_row[part->c1];
 
+    if (run->decode_first) {
+        uint64_t began = ooc_now_ns();
+
+        for (uint32_t c = part->c0; c < part->c1; c++)
+            prepare_task(run, c, thread);
+        atomic_fetch_add_explicit(&run->decode_ns, ooc_now_ns() - began, memory_order_relaxed);
+        if (atomic_load_explicit(&run->failed, memory_order_relaxed))
+            return;
+    }
     for (uint32_t r = r0; r < r1; r++)
         memset(row_of(job, job->Y, job->ldy, r), 0, (size_t)job->B * ooc_dtype_bytes(job->dense));
     ooc_spmm_forward_cpu(&job->view, part->c0, part->c1, job->n_cols, job->X, job->ldx, job->Y,
@@ -267,6 +279,35 @@ static uint64_t lap(uint64_t *since)
     return ns;
 }
 
+static bool failed(struct run *run)
+{
+    return atomic_load(&run->failed);
+}
+
+/* Forward; with it, or before the adjoint alone, the preparation. */
+static void run_forward(struct run *run, uint32_t want, ooc_job_times *t)
+{
+    const ooc_tile_job *job = run->job;
+    ooc_pool *pool = run->d->pool;
+    uint64_t since = ooc_now_ns(), both, decode;
+
+    run->decode_first = job->prepare && job->prepare_by_chunk && (job->todo & OOC_DO_FORWARD);
+    if (job->prepare && !run->decode_first) {
+        ooc_parallel_for(pool, job->n_prepare, prepare_task, run);
+        t->decode_ns = lap(&since);
+    }
+    if (!(job->todo & OOC_DO_FORWARD) || failed(run))
+        return;
+    ooc_parallel_for(pool, ooc_split_forward(&job->view, want, run->d->forward_part), forward_task,
+                     run);
+    both = lap(&since);
+    decode = atomic_load(&run->decode_ns) / ooc_pool_threads(pool);
+    if (decode > both)
+        decode = both;
+    t->decode_ns += decode;
+    t->forward_ns = both - decode;
+}
+
 static ooc_status cpu_tile_run(ooc_device *d, ooc_stream *s, const ooc_tile_job *job, ooc_err *err)
 {
     struct cpu_device *c = cpu_of(d);
@@ -274,29 +315,20 @@ static ooc_status cpu_tile_run(ooc_device *d, ooc_stream *s, const ooc_tile_job 
     uint32_t want = (uint32_t)ooc_min_u64(OOC_MAX_PARTS,
                                           (uint64_t)PARTS_PER_THREAD * ooc_pool_threads(c->pool));
     ooc_job_times t = {0};
-    uint64_t since = ooc_now_ns();
+    uint64_t since;
 
     (void)s;
     run.loss_sum = (double *)scratch_of(&run, ooc_pool_threads(c->pool));
-    if (job->prepare) {
-        ooc_parallel_for(c->pool, job->n_prepare, prepare_task, &run);
-        if (atomic_load(&run.failed))
-            return job->prepare_error(job->prepare_ctx, err);
-        t.decode_ns = lap(&since);
-    }
-    if (job->todo & OOC_DO_FORWARD) {
-        ooc_parallel_for(c->pool, ooc_split_forward(&job->view, want, c->forward_part),
-                         forward_task, &run);
-        t.forward_ns = lap(&since);
-    }
+    run_forward(&run, want, &t);
+    if (failed(&run))
+        return job->prepare_error(job->prepare_ctx, err);
+    since = ooc_now_ns();
     if (job->todo & OOC_DO_LOSS) {
         run_loss(&run);
         t.loss_ns = lap(&since);
     }
     if (job->todo & OOC_DO_ADJOINT) {
-        uint64_t n_cols = job->n_cols;
-
-        ooc_parallel_for(c->pool, ooc_split_adjoint(&job->view, n_cols, want, c->adjoint_part),
+        ooc_parallel_for(c->pool, ooc_split_adjoint(&job->view, job->n_cols, want, c->adjoint_part),
                          adjoint_task, &run);
         t.adjoint_ns = lap(&since);
     }

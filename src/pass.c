@@ -238,7 +238,8 @@ static ooc_status place_tile(struct pass *p, struct visit *v, ooc_prepare *prep,
         prep->block = block;
         ooc_prepare_hook(prep, job);
     }
-    job->view = ooc_tile_view_of(&v->info.n, v->info.constant, block);
+    job->view = job->prepare_by_chunk ? ooc_stored_tile_early_view(&prep->tile, block)
+                                      : ooc_tile_view_of(&v->info.n, v->info.constant, block);
     return st;
 }
 

@@ -38,6 +38,7 @@ void ooc_prepare_hook(ooc_prepare *p, ooc_tile_job *job)
     job->prepare_error = first_error;
     job->prepare_ctx = p;
     job->n_prepare = p->tile.n_tasks;
+    job->prepare_by_chunk = !p->tile.info.raw;
 }
 
 static void prepare_task(void *ctx, uint32_t task, uint32_t thread)
