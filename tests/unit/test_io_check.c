@@ -109,7 +109,16 @@ static void check_block(uint8_t *block, const ooc_tile_info *i, uint64_t n_cols,
         uint32_t n;
     } arrays[3] = {{l.seg_row, i->n.n_segments}, {l.seg_len, i->n.n_lens}, {l.col, i->n.n_entries}};
 
+    uint16_t *last = (uint16_t *)(block + l.col) + i->n.n_entries - 1, old = *last;
+    uint32_t limit = ooc_panel_limit(&v, n_cols, i->n.n_panels - 1);
+    uint64_t n_runs = (uint64_t)i->n.n_panels * i->n.n_chunks;
+
     assert_true(naive_is_sound(&v, n_cols));
+    *last = (uint16_t)(limit - 1);
+    assert_null(ooc_check_runs(&v, n_cols, 0, n_runs));
+    *last = (uint16_t)limit;
+    assert_true(limit == 65536 || ooc_check_runs(&v, n_cols, 0, n_runs));
+    *last = old;
     for (int round = 0; round < 6000; round++) {
         int a = round % 3;
         struct change c;
@@ -119,7 +128,7 @@ static void check_block(uint8_t *block, const ooc_tile_info *i, uint64_t n_cols,
         if (!arrays[a].n)
             continue;
         c = change_one((uint16_t *)(block + arrays[a].off), arrays[a].n);
-        what = ooc_check_runs(&v, n_cols, 0, (uint64_t)i->n.n_panels * i->n.n_chunks);
+        what = ooc_check_runs(&v, n_cols, 0, n_runs);
         naive = naive_is_sound(&v, n_cols);
         if (naive != !what)
             fail_msg("round %d, array %d: %s, naively %s", round, a, what ? what : "sound",
