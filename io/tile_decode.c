@@ -82,6 +82,8 @@ static bool set_rows(const struct chunk *c, uint32_t row0)
     uint16_t *out = (uint16_t *)(c->scratch + c->l.seg_row);
     uint64_t left = c->n_segments;
 
+    if (!p[0] || !p[1] || !p[2] || !p[3]) /* not possible, but clang-tidy cannot know */
+        return false;
     for (uint32_t i = 0; i < c->n_rows; i++) {
         uint32_t n = (uint32_t)p[0][i] | (uint32_t)p[1][i] << 8 | (uint32_t)p[2][i] << 16 |
                      (uint32_t)p[3][i] << 24;
