@@ -27,7 +27,8 @@ def args(run):
     run("tile-convert", "--tile-size", 4096, "a.npz", "a.tiles")
     data = np.ascontiguousarray((A @ rng.random((N, SAMPLES), dtype=np.float32)).T)
     np.save("x.npy", data)
-    return ["--matrix", "a.tiles", "--data", "x.npy", "--threads", 2]
+    # small steps: a second thread would mostly wait for the processors that tests share
+    return ["--matrix", "a.tiles", "--data", "x.npy", "--threads", 1]
 
 
 def content(path):
@@ -93,7 +94,7 @@ def test_damaged_checkpoint(args, run):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals(number, args, run, start, tmp_path):
-    args = [*args, *MODELS["unet"], "--steps", 300, "--schedule", "cosine", "--batch-size", 2]
+    args = [*args, *MODELS["unet"], "--steps", 2000, "--schedule", "cosine", "--batch-size", 2]
     process = start("stream-train", *args, "--save", "a.safetensors", "--log", "run.jsonl", "--json",
                     env=ENV)
     wait_for_steps(tmp_path / "run.jsonl", 3)
@@ -102,7 +103,7 @@ def test_signals(number, args, run, start, tmp_path):
     assert process.returncode == 130, err
     assert b"--resume a.safetensors" in err and b'"interrupted": true' in out
     step = int(read_safetensors("a.safetensors")[1]["step"])
-    assert 3 <= step < 300
+    assert 3 <= step < 2000
     assert leftovers(tmp_path) == set()
     # the rate depends on the number of steps, so a shorter whole run would be another one
     for more in ([], ["--resume", "a.safetensors"]):
