@@ -192,7 +192,7 @@ static uint64_t pack(buffers *all)
 
 void ooc_net_schedule(ooc_net *net, bool backward, bool recompute)
 {
-    buffers all;
+    buffers all = {0};
 
     net->backward = backward;
     net->recompute = backward && recompute;

@@ -70,7 +70,7 @@ static uint32_t add_pair(ooc_net *net, ooc_params *params, const char *side, uin
 void ooc_unet_build(const ooc_model_opts *o, ooc_net *net, ooc_params *params)
 {
     const ooc_image input = {(uint32_t)o->in_shape[0], (uint32_t)o->in_shape[1], 1};
-    uint32_t skip[OOC_MODEL_MAX_LEVELS];
+    uint32_t skip[OOC_MODEL_MAX_LEVELS] = {0};
     uint32_t t = 0, group = 0, weight;
 
     ooc_net_begin(net, o->batch, input);

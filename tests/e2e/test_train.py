@@ -203,6 +203,7 @@ def test_dead_detectors(train, problem):
     assert "entry 3" in train(*UNET, "--weights", "w.npy", code=1).stderr
 
 
+@pytest.mark.heavy
 def test_more_data_than_memory(run, tmp_path):
     samples, rows = 300, 60000  # 72 MB
     scipy.sparse.save_npz("a.npz", random_matrix(rows, 50, 1, 9))
