@@ -346,7 +346,6 @@ void ooc_trainer_close(ooc_trainer *t)
     ooc_loader_close(t->loader);
     ooc_loader_close(t->eval_loader);
     ooc_model_close(t->model);
-    ooc_dense_close(t->dense);
     ooc_trainer_give_memory_back(t);
     close_files(&t->train);
     close_files(&t->val);

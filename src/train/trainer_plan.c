@@ -239,6 +239,7 @@ void ooc_trainer_give_memory_back(ooc_trainer *t)
     ooc_arena_close(t->ram_arena);
     if (t->model_block)
         t->dense->ops->block_free(t->dense, t->model_block);
+    ooc_dense_close(t->dense); /* after its block */
     if (d && t->vram_block)
         d->ops->block_free(d, t->vram_block, t->vram_block_bytes);
     ooc_engine_close(t->engine);

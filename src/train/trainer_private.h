@@ -50,7 +50,7 @@ struct ooc_trainer {
 
 /* trainer_plan.c: budgets, arenas, what is taken from them. */
 ooc_status ooc_trainer_take_memory(ooc_trainer *t, ooc_err *err);
-void ooc_trainer_give_memory_back(ooc_trainer *t); /* and end the engine, which owns the device */
+void ooc_trainer_give_memory_back(ooc_trainer *t); /* and end what owns it: dense backend, engine */
 /* trainer_step.c */
 ooc_status ooc_trainer_step(ooc_trainer *t, ooc_step_info *info, ooc_err *err);
 ooc_status ooc_trainer_validate(ooc_trainer *t, double *loss, ooc_err *err);
