@@ -82,7 +82,7 @@ void ooc_matrix_close(ooc_matrix *m)
         ooc_engine_stop(m->engine);
     ooc_arena_close(m->vram);
     ooc_arena_close(m->ram);
-    if (m->block)
+    if (d && m->block)
         d->ops->block_free(d, m->block, m->block_bytes);
     ooc_engine_close(m->engine);
     ooc_free(m);

@@ -363,10 +363,11 @@ static ooc_status visit_tile(struct pass *p, uint64_t k, ooc_err *err)
 static ooc_status wait_callers(struct pass *p, ooc_err *err)
 {
     const ooc_pass_args *a = p->a;
-    const ooc_array *all[] = {a->X, a->Y, a->T, a->W, a->R, a->G};
+    enum { N = 6 };
+    const ooc_array *const all[N] = {a->X, a->Y, a->T, a->W, a->R, a->G};
     ooc_status st = OOC_OK;
 
-    for (size_t i = 0; i < sizeof all / sizeof *all && !st; i++) {
+    for (size_t i = 0; i < N && !st; i++) {
         const ooc_array *x = all[i];
         bool copied_in;
 

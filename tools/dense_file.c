@@ -172,7 +172,7 @@ ooc_status dense_file_read(const dense_file *f, uint64_t b0, uint64_t b, void *o
 ooc_status dense_write_columns(ooc_npy_writer *w, const void *in, uint64_t rows, uint64_t b,
                                ooc_dtype dense, ooc_err *err)
 {
-    uint64_t size = ooc_dtype_bytes(dense), at_once = BUFFER_BYTES / size;
+    uint64_t size = dense == OOC_F64 ? 8 : 4, at_once = BUFFER_BYTES / size;
     char *buffer = ooc_malloc(BUFFER_BYTES);
     ooc_status st = OOC_OK;
 
