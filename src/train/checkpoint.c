@@ -18,10 +18,25 @@ static ooc_status download(void *ctx, void *to, const void *from, uint64_t bytes
     return d->ops->download(d, to, from, bytes, err);
 }
 
+/* A checkpoint that nobody can go on from must not replace one that is good. */
+static ooc_status download_finite(void *ctx, void *to, const void *from, uint64_t bytes,
+                                  ooc_err *err)
+{
+    ooc_status st = download(ctx, to, from, bytes, err);
+
+    if (!st && !ooc_all_finite(to, bytes / sizeof(float)))
+        st = ooc_fail(err, OOC_E_NOT_FINITE,
+                      "not written: the weights or the optimizer's state became NaN or infinite; a "
+                      "smaller --lr or --clip-norm may help");
+    return st;
+}
+
 static ooc_status upload(void *ctx, void *to, const void *from, uint64_t bytes, ooc_err *err)
 {
     ooc_dense *d = ctx;
 
+    if (!ooc_all_finite(from, bytes / sizeof(float)))
+        return ooc_fail(err, OOC_E_NOT_FINITE, "holds NaN or infinity");
     return d->ops->upload(d, to, from, bytes, err);
 }
 
@@ -80,10 +95,10 @@ ooc_status ooc_checkpoint_save(const char *path, const ooc_model *m, const ooc_o
     snprintf(samples, sizeof samples, "%" PRIu64, state->n_samples);
     snprintf(batch, sizeof batch, "%u", state->batch);
     st = ooc_tensor_file_write(path, list, fill_all(list, m, optimizer, state->step), texts,
-                               sizeof texts / sizeof *texts, download, ooc_model_dense(m), buffer,
-                               err);
+                               sizeof texts / sizeof *texts, download_finite, ooc_model_dense(m),
+                               buffer, err);
     ooc_free(list);
-    return st;
+    return st == OOC_E_NOT_FINITE ? ooc_fail_wrap(err, st, "%s", path) : st;
 }
 
 ooc_status ooc_gradients_save(const char *path, const ooc_model *m, void *buffer, ooc_err *err)
@@ -129,8 +144,11 @@ static ooc_status read_all(const ooc_tensor_file *f, const char *path, const ooc
         return ooc_fail(err, OOC_E_NOMEM, "%s: no memory for its list of tensors", path);
     st = check_all_known(f, path, m, err);
     n = fill_all(list, m, o, step);
-    for (uint32_t i = 0; !st && i < n; i++)
+    for (uint32_t i = 0; !st && i < n; i++) {
         st = ooc_tensor_file_read(f, &list[i], upload, ooc_model_dense(m), buffer, err);
+        if (st == OOC_E_NOT_FINITE)
+            st = ooc_fail_wrap(err, st, "%s: tensor %s", path, list[i].name);
+    }
     ooc_free(list);
     return st;
 }

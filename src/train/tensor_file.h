@@ -37,6 +37,9 @@ ooc_status ooc_tensor_file_write(const char *path, const ooc_tensor_entry *entri
                                  const ooc_tensor_text *texts, uint32_t n_texts,
                                  ooc_tensor_move download, void *ctx, void *buffer, ooc_err *err);
 
+/* Weights and predictions that are not finite are never read or written without a word. */
+bool ooc_all_finite(const float *values, uint64_t n);
+
 typedef struct ooc_tensor_file ooc_tensor_file;
 
 /* Reads and checks the header. OOC_E_FORMAT: not such a file, damaged, cut off. On failure *out is

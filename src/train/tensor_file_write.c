@@ -4,8 +4,19 @@
 #include "io/sys.h"
 #include "src/train/text.h"
 
+#include <float.h>
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
+
+bool ooc_all_finite(const float *values, uint64_t n)
+{
+    bool finite = true;
+
+    for (uint64_t i = 0; i < n; i++)
+        finite &= fabsf(values[i]) <= FLT_MAX; /* unlike isfinite() the compiler takes vectors */
+    return finite;
+}
 
 /* Names and values are our own words and numbers: nothing in them needs escaping. */
 static void print_header(ooc_text *t, const ooc_tensor_entry *entries, uint32_t n,

@@ -1,6 +1,7 @@
 /* Checkpoints, predictions and preview pictures. */
 #include "src/train/trainer_private.h"
 #include "src/train/png_gray.h"
+#include "src/train/tensor_file.h"
 #include "base/checked.h"
 #include "io/npy.h"
 
@@ -39,8 +40,9 @@ static ooc_status forward_next(ooc_trainer *t, const ooc_sample_set *set, ooc_ba
     return st;
 }
 
-/* Row b of f(x), through the transfer buffer. */
-static ooc_status write_row(ooc_trainer *t, const float *row, ooc_npy_writer *w, ooc_err *err)
+/* Row b of f(x), of sample `number`, through the transfer buffer. */
+static ooc_status write_row(ooc_trainer *t, const float *row, uint64_t number, ooc_npy_writer *w,
+                            ooc_err *err)
 {
     const uint64_t bytes = t->N * sizeof(float);
     ooc_status st = OOC_OK;
@@ -49,6 +51,11 @@ static ooc_status write_row(ooc_trainer *t, const float *row, ooc_npy_writer *w,
         const uint64_t part = ooc_min_u64(OOC_TENSOR_BUFFER, bytes - at);
 
         st = t->dense->ops->download(t->dense, t->buffer, (const char *)row + at, part, err);
+        if (!st && !ooc_all_finite(t->buffer, part / sizeof(float)))
+            st = ooc_fail(err, OOC_E_NOT_FINITE,
+                          "--predict %s: not written: f(x) of sample %" PRIu64
+                          " is not a finite number everywhere",
+                          t->opts.predict, number);
         if (!st)
             st = ooc_npy_writer_write(w, t->buffer, part, err);
     }
@@ -69,7 +76,8 @@ ooc_status ooc_trainer_predict(ooc_trainer *t, ooc_err *err)
 
         st = forward_next(t, &t->train.set, &batch, err);
         for (uint32_t b = 0; !st && b < batch.n; b++)
-            st = write_row(t, ooc_model_rows(t->model, t->X) + b * t->N, w, err);
+            st = write_row(t, ooc_model_rows(t->model, t->X) + b * t->N, i * t->opts.batch + b, w,
+                           err);
         if (!st && t->stop)
             st = ooc_fail(err, OOC_E_INTERRUPTED, "interrupted; %s was not written",
                           t->opts.predict);
