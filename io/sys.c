@@ -183,6 +183,31 @@ static bool folder_of(const char *path, char dir[PATH_MAX])
     return true;
 }
 
+static bool same_inode(const char *a, const char *b)
+{
+    struct stat sa, sb;
+
+    return stat(a, &sa) == 0 && stat(b, &sb) == 0 && sa.st_dev == sb.st_dev &&
+           sa.st_ino == sb.st_ino;
+}
+
+static const char *name_in_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+bool ooc_sys_same_file(const char *a, const char *b)
+{
+    char dir_a[PATH_MAX], dir_b[PATH_MAX];
+
+    if (!strcmp(a, b) || same_inode(a, b))
+        return true;
+    return !strcmp(name_in_folder(a), name_in_folder(b)) && folder_of(a, dir_a) &&
+           folder_of(b, dir_b) && same_inode(dir_a, dir_b);
+}
+
 static ooc_status sync_folder(const char *path, ooc_err *err)
 {
     char dir[PATH_MAX];

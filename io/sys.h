@@ -25,6 +25,10 @@ int64_t ooc_sys_pread_once(int fd, void *buf, size_t bytes, uint64_t off);
 ooc_status ooc_sys_pwrite(int fd, const char *name, const void *buf, size_t bytes, uint64_t off,
                           ooc_err *err);
 
+/* Whether two names lead to the same file, or would if it existed: other spellings of a folder,
+ * links. */
+bool ooc_sys_same_file(const char *a, const char *b);
+
 /* A new file that will replace `path`: unnamed (O_TMPFILE) where the file system can, so that even
  * kill -9 leaves nothing; else NAME.tmp.PID, removed by discard. */
 typedef struct {

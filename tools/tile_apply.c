@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/parse.h"
+#include "io/sys.h"
 #include "src/streamtrain.h"
 
 #include <inttypes.h>
@@ -159,10 +160,21 @@ static ooc_status apply(work *w, const request *r, ooc_err *err)
     return st ? st : ooc_npy_writer_commit(w->out, err);
 }
 
+/* The output replaces what has its name. */
+static ooc_status check_names(const request *r, ooc_err *err)
+{
+    if (ooc_sys_same_file(r->out_path, r->in_path) || ooc_sys_same_file(r->out_path, r->store))
+        return ooc_fail(err, OOC_E_ARG, "%s: is an input too; give the output another name",
+                        r->out_path);
+    return OOC_OK;
+}
+
 static ooc_status run(work *w, const request *r, ooc_cli *cli, ooc_err *err)
 {
-    ooc_status st = open_matrix(w, r, cli, err);
+    ooc_status st = check_names(r, err);
 
+    if (!st)
+        st = open_matrix(w, r, cli, err);
     if (st)
         return st;
     ooc_cli_catch_signals(wake, w->matrix);

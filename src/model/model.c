@@ -58,9 +58,48 @@ uint32_t ooc_params_add_layer(ooc_params *p, const char *name, uint64_t in, uint
     return weight;
 }
 
+/* A shape that was given must fit whatever the model: pictures are drawn by it, too. */
+static ooc_status check_shape(const char *option, const char *what, const uint64_t shape[2],
+                              uint64_t n, bool needed, ooc_err *err)
+{
+    uint64_t side = (uint64_t)sqrt((double)n);
+    char example[64];
+
+    if (!shape[0] && !shape[1] && !needed)
+        return OOC_OK;
+    if (shape[0] && shape[1] && shape[0] <= n / shape[1] && shape[0] * shape[1] == n)
+        return OOC_OK;
+    if (!n)
+        return ooc_fail(err, OOC_E_ARG, "%s: %s has no entries", option, what);
+    while (side > 1 && n % side)
+        side--;
+    snprintf(example, sizeof example, "%" PRIu64 "x%" PRIu64, side, n / side);
+    if (!shape[0])
+        return ooc_fail(err, OOC_E_ARG,
+                        "%s is needed: %s has %" PRIu64 " entries, so give HEIGHTxWIDTH whose "
+                        "product is %" PRIu64 ", such as %s",
+                        option, what, n, n, example);
+    return ooc_fail(err, OOC_E_ARG,
+                    "%s %" PRIu64 "x%" PRIu64 " does not fit: %s has %" PRIu64
+                    " entries, so HEIGHT times WIDTH must be %" PRIu64 ", such as %s",
+                    option, shape[0], shape[1], what, n, n, example);
+}
+
+static ooc_status check_shapes(const ooc_model_opts *o, ooc_err *err)
+{
+    const bool needed = o->kind == OOC_MODEL_UNET;
+    ooc_status st = check_shape("--input-shape", "a sample (a row of A each)", o->in_shape, o->n_in,
+                                needed, err);
+
+    return st ? st
+              : check_shape("--output-shape", "X (a column of A each)", o->out_shape, o->n_out,
+                            needed, err);
+}
+
 ooc_status ooc_model_check(const ooc_model_opts *o, ooc_err *err)
 {
     uint64_t entries;
+    ooc_status st;
 
     if (o->batch < 1 || o->batch > OOC_MODEL_MAX_BATCH)
         return ooc_fail(err, OOC_E_ARG, "--batch-size %u is not within 1 to %d", o->batch,
@@ -69,6 +108,13 @@ ooc_status ooc_model_check(const ooc_model_opts *o, ooc_err *err)
         return ooc_fail(err, OOC_E_ARG,
                         "a matrix of %" PRIu64 " x %" PRIu64 " is beyond the models' 2^32 - 1",
                         o->n_in, o->n_out);
+    if (o->kind != OOC_MODEL_PIXELS && (!o->n_in || !o->n_out))
+        return ooc_fail(err, OOC_E_ARG,
+                        "a matrix of %" PRIu64 " x %" PRIu64 " leaves a net nothing to %s", o->n_in,
+                        o->n_out, o->n_in ? "give" : "take");
+    st = check_shapes(o, err);
+    if (st)
+        return st;
     if (o->kind == OOC_MODEL_UNET)
         return ooc_unet_check(o, err);
     if (o->kind == OOC_MODEL_MLP)

@@ -1,35 +1,11 @@
 #include "src/model/model_build.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
-
-static ooc_status check_shape(const char *option, const char *what, const uint64_t shape[2],
-                              uint64_t n, ooc_err *err)
-{
-    uint64_t side = (uint64_t)sqrt((double)n);
-    char example[64];
-
-    if (shape[0] && shape[1] && shape[0] <= n / shape[1] && shape[0] * shape[1] == n)
-        return OOC_OK;
-    while (side > 1 && n % side)
-        side--;
-    snprintf(example, sizeof example, "%" PRIu64 "x%" PRIu64, side, n / side);
-    if (!shape[0])
-        return ooc_fail(err, OOC_E_ARG,
-                        "%s is needed: %s has %" PRIu64 " entries, so give HEIGHTxWIDTH whose "
-                        "product is %" PRIu64 ", such as %s",
-                        option, what, n, n, example);
-    return ooc_fail(err, OOC_E_ARG,
-                    "%s %" PRIu64 "x%" PRIu64 " does not fit: %s has %" PRIu64
-                    " entries, so HEIGHT times WIDTH must be %" PRIu64 ", such as %s",
-                    option, shape[0], shape[1], what, n, n, example);
-}
 
 ooc_status ooc_unet_check(const ooc_model_opts *o, ooc_err *err)
 {
     const uint64_t least = (uint64_t)1 << (o->n_widths ? o->n_widths - 1 : 0);
-    ooc_status st;
 
     if (o->n_widths < 1 || o->n_widths > OOC_MODEL_MAX_LEVELS)
         return ooc_fail(err, OOC_E_ARG, "--channels takes 1 to %d numbers, one a level",
@@ -38,16 +14,13 @@ ooc_status ooc_unet_check(const ooc_model_opts *o, ooc_err *err)
         if (o->widths[i] < 1 || o->widths[i] > 4096)
             return ooc_fail(err, OOC_E_ARG, "--channels: %" PRIu64 " is not within 1 to 4096",
                             o->widths[i]);
-    st = check_shape("--input-shape", "a sample (a row of A each)", o->in_shape, o->n_in, err);
-    if (!st)
-        st = check_shape("--output-shape", "X (a column of A each)", o->out_shape, o->n_out, err);
-    if (!st && (o->in_shape[0] < least || o->in_shape[1] < least))
-        st = ooc_fail(err, OOC_E_ARG,
-                      "--channels: %u levels halve the input %u times, which needs at least "
-                      "%" PRIu64 "x%" PRIu64 "; it is %" PRIu64 "x%" PRIu64
-                      ": give fewer --channels",
-                      o->n_widths, o->n_widths - 1, least, least, o->in_shape[0], o->in_shape[1]);
-    return st;
+    if (o->in_shape[0] < least || o->in_shape[1] < least)
+        return ooc_fail(err, OOC_E_ARG,
+                        "--channels: %u levels halve the input %u times, which needs at least "
+                        "%" PRIu64 "x%" PRIu64 "; it is %" PRIu64 "x%" PRIu64
+                        ": give fewer --channels",
+                        o->n_widths, o->n_widths - 1, least, least, o->in_shape[0], o->in_shape[1]);
+    return OOC_OK;
 }
 
 /* Two 3x3 convolutions with ReLU, named SIDE.LEVEL.conv1 and conv2. */

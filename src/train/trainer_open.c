@@ -2,14 +2,11 @@
 #include "src/train/trainer_private.h"
 #include "base/alloc.h"
 #include "base/checked.h"
-#include "io/sys.h"
 #include "src/device.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define DEFAULT_LR        1e-4
 #define DEFAULT_LR_PIXELS 0.03
@@ -233,20 +230,6 @@ static ooc_status open_engine(ooc_trainer *t, ooc_err *err)
     return OOC_OK;
 }
 
-static ooc_status check_opts(const ooc_train_opts *o, ooc_err *err)
-{
-    if (o->init && o->resume)
-        return ooc_fail(err, OOC_E_ARG,
-                        "--init and --resume exclude each other: a resumed run "
-                        "takes its weights from the checkpoint");
-    if (o->checkpoint_every && !o->save)
-        return ooc_fail(err, OOC_E_ARG, "--checkpoint-every needs --save");
-    if (o->batch < 1 || o->batch > OOC_MODEL_MAX_BATCH)
-        return ooc_fail(err, OOC_E_ARG, "--batch-size %u is not within 1 to %d", o->batch,
-                        OOC_MODEL_MAX_BATCH);
-    return OOC_OK;
-}
-
 /* Initial weights, or those of a file; a resumed run's step. */
 static ooc_status load(ooc_trainer *t, ooc_err *err)
 {
@@ -263,33 +246,10 @@ static ooc_status load(ooc_trainer *t, ooc_err *err)
     return st;
 }
 
-/* A name that cannot be written is better known now than after hours of training. */
-static ooc_status check_writable(const char *option, const char *path, ooc_err *err)
-{
-    ooc_new_file f = {.fd = -1};
-    ooc_status st = path ? ooc_new_file_open(&f, path, true, err) : OOC_OK;
-
-    ooc_new_file_discard(&f);
-    return st ? ooc_fail_wrap(err, st, "%s", option) : OOC_OK;
-}
-
-static ooc_status check_outputs(const ooc_train_opts *o, ooc_err *err)
-{
-    ooc_status st = check_writable("--save", o->save, err);
-
-    if (!st)
-        st = check_writable("--predict", o->predict, err);
-    if (!st)
-        st = check_writable("--dump-gradients", o->dump_gradients, err);
-    if (!st && o->preview && mkdir(o->preview, 0777) != 0 && errno != EEXIST)
-        st = ooc_fail_errno(err, OOC_E_IO, "--preview %s", o->preview);
-    return st;
-}
-
 /* Everything that can be refused is refused before a large array is taken. */
 static ooc_status open_all(ooc_trainer *t, ooc_err *err)
 {
-    ooc_status st = check_opts(&t->opts, err);
+    ooc_status st = ooc_trainer_check_opts(&t->opts, err);
 
     if (!st)
         st = open_engine(t, err);
@@ -309,7 +269,7 @@ static ooc_status open_all(ooc_trainer *t, ooc_err *err)
     ooc_optimizer_init(&t->optimizer, &t->opts.optimizer, t->model);
     st = ooc_trainer_take_memory(t, err);
     if (!st)
-        st = check_outputs(&t->opts, err);
+        st = ooc_trainer_check_outputs(t, err);
     if (!st)
         st = load(t, err);
     if (!st && t->opts.log)

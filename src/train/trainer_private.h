@@ -48,6 +48,10 @@ struct ooc_trainer {
     double step_seconds; /* without the first */
 };
 
+/* trainer_check.c: what is refused at once; that each output can be written, and --preview's
+ * folder. */
+ooc_status ooc_trainer_check_opts(const ooc_train_opts *o, ooc_err *err);
+ooc_status ooc_trainer_check_outputs(const ooc_trainer *t, ooc_err *err);
 /* trainer_plan.c: budgets, arenas, what is taken from them. */
 ooc_status ooc_trainer_take_memory(ooc_trainer *t, ooc_err *err);
 void ooc_trainer_give_memory_back(ooc_trainer *t); /* and end what owns it: dense backend, engine */
