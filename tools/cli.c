@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -283,6 +284,7 @@ bool ooc_cli_parse(ooc_cli *cli, int argc, char **argv, int *exit_code)
     bool options = true;
 
     parser_init(&p, cli);
+    signal(SIGXFSZ, SIG_IGN); /* a file beyond `ulimit -f` is an error of write, with its line */
     *exit_code = 0;
     cli->args = argv + 1; /* operands move to the front of argv */
     cli->n_args = 0;
