@@ -125,19 +125,20 @@ ctest_in() {
     add_junit "$name" "$logs/$name.xml"
 }
 
-# pytest_in NAME arguments...: the commands of build-ci/NAME, end to end.
+# pytest_in NAME FOLDER arguments...: the tests of FOLDER on build-ci/NAME.
 pytest_in() {
-    local name=pytest-$1 dir=$out/$1 file
-    shift
+    local name dir=$out/$1 folder=$2 file
+    name=pytest-$1-$(echo "$folder" | tr / -)
+    shift 2
     if ! "$venv/bin/python" -c 'import pytest, numpy' 2>/dev/null; then
-        for file in tests/e2e/test_*.py; do
+        for file in "$folder"/test_*.py; do
             count_skip "$file on $(basename "$dir"): no Python environment (tools/install-deps.sh)"
         done
         return
     fi
     rm -f "$logs/$name.xml"
     STREAM_TRAIN_BUILD=$dir STREAM_TRAIN_REPORT=$out/report.md PYTHONDONTWRITEBYTECODE=1 \
-        "$venv/bin/python" -m pytest tests/e2e -q -rs -p no:cacheprovider \
+        "$venv/bin/python" -m pytest "$folder" -q -rs -p no:cacheprovider \
         --basetemp="$out/tmp-$name" --junitxml="$logs/$name.xml" "$@" >"$logs/$name.log" 2>&1 ||
         tail -n 60 "$logs/$name.log"
     add_junit "$name" "$logs/$name.xml"
@@ -205,16 +206,18 @@ stage gcc
 build gcc all -DCMAKE_C_COMPILER=gcc -DOOC_WERROR=ON || finish
 if [ -n "$filter" ]; then
     ctest_in gcc -R "$filter"
-    pytest_in gcc -k "$filter" "${full[@]}"
+    pytest_in gcc tests/e2e -k "$filter" "${full[@]}"
+    pytest_in gcc python/tests -k "$filter"
     finish
 fi
 ctest_in gcc
 [ "$mode" = full ] && rm -f "$out/report.md"
 if [ "$mode" = quick ]; then
-    pytest_in gcc -m "not heavy"
+    pytest_in gcc tests/e2e -m "not heavy"
 else
-    pytest_in gcc "${full[@]}"
+    pytest_in gcc tests/e2e "${full[@]}"
 fi
+pytest_in gcc python/tests
 stage format
 have clang-format format && check format check_format
 [ "$mode" = quick ] && finish
@@ -228,7 +231,7 @@ stage "address and undefined-behaviour sanitizers"
 # shellcheck disable=SC2015 # a failed build is counted
 build asan all -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS=-O1 -DCMAKE_CXX_FLAGS=-O1 \
     -DOOC_SANITIZE=address,undefined -DOOC_CUDA=OFF &&
-    ctest_in asan && pytest_in asan -m "not heavy"
+    ctest_in asan && pytest_in asan tests/e2e -m "not heavy"
 stage "thread sanitizer"
 # What has threads of its own. Kernels have none, and oneDNN's libgomp is beyond this sanitizer.
 build tsan all -DCMAKE_C_FLAGS=-O1 -DOOC_SANITIZE=thread -DOOC_CUDA=OFF &&
