@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from ._stats import Memory, Stats, memory_of, stats_of
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
 
-T = TypeVar("T")
+Dense = TypeVar("Dense")  # a tensor for a tensor, an array for an array
 
 _VALUES = {0: "f32", 1: "f64", 2: "f16", 3: "bf16", 4: "constant"}
 _torch: ModuleType | None = None  # ._torch, once a tensor has been seen or PyTorch is there
@@ -132,6 +132,7 @@ class Matrix:
         self._handle = Handle(os.path.abspath(os.fspath(path)), options)
         self._id = self._handle.id
         self._shape: tuple[int, int] | None = None
+        self._wide: bool | None = None
 
     @classmethod
     def open(
@@ -178,7 +179,7 @@ class Matrix:
                           pass_, resident)
         A = cls(path, options)
         A._handle.open()
-        A.shape  # noqa: B018 - so that no graph has to ask the C library
+        A.shape, A._f64  # noqa: B018 - so that no graph has to ask the C library
         if _torch is None and "torch" in sys.modules:
             load_torch()
         return A
@@ -202,7 +203,14 @@ class Matrix:
     @property
     def dtype(self) -> np.dtype[Any]:
         """float64 where values are stored so, else float32: what they are computed in at least."""
-        return np.dtype(np.float64 if self._handle.shape().values == 1 else np.float32)
+        return np.dtype(np.float64 if self._f64 else np.float32)
+
+    @property
+    def _f64(self) -> bool:
+        wide = self._wide
+        if wide is None:
+            wide = self._wide = self._handle.shape().values == _capi.F64
+        return wide
 
     @property
     def values(self) -> str:
@@ -236,7 +244,7 @@ class Matrix:
 
     # ---- products ----
 
-    def __matmul__(self, X: T) -> T:
+    def __matmul__(self, X: Dense) -> Dense:
         """Y = A X. X is (N,) or (N, B); Y is (M,) or (M, B), of the same kind and type.
 
         Copied first: operands whose rows are not contiguous. float16, bfloat16 and integers are
@@ -252,7 +260,11 @@ class Matrix:
             return _torch.product(self, X, False)
         return _product(self, X, False)
 
-    def __rmatmul__(self, X: T) -> T:
+    def matmul(self, X: Dense) -> Dense:
+        """``A @ X``, for torch.compile in releases of PyTorch that cannot compile the operator."""
+        return self.__matmul__(X)
+
+    def __rmatmul__(self, X: Dense) -> Dense:
         """X A, for arrays (for tensors: ``torch.mm(X, A)``). X is (M,) or (B, M)."""
         _refuse_tensor(X)
         return from_left(self.T, X)
@@ -271,7 +283,7 @@ class Matrix:
 
     # ---- loss ----
 
-    def loss(self, X: T, target: T, kind: str = "mse", weights: T | None = None) -> Any:
+    def loss(self, X: Dense, target: Dense, kind: str = "mse", weights: Dense | None = None) -> Any:
         """The loss of A X against a target, with its gradient computed in the same sweep.
 
         For tensors the result is a differentiable scalar whose backward reads nothing: G was
@@ -297,12 +309,13 @@ class Matrix:
         return _numpy_loss(self, X, target, kind, weights, False)[0]
 
     def loss_and_grad(
-        self, X: T, target: T, kind: str = "mse", weights: T | None = None
-    ) -> tuple[Any, T]:
+        self, X: Dense, target: Dense, kind: str = "mse", weights: Dense | None = None
+    ) -> tuple[Any, Dense]:
         """The loss as in :meth:`loss`, and G = its gradient by X, without autograd."""
         if _is_tensor(X):
             return load_torch().loss_and_grad(self, X, target, kind, weights)
-        return _numpy_loss(self, X, target, kind, weights, True)
+        loss, g = _numpy_loss(self, X, target, kind, weights, True)
+        return loss, cast(Dense, g)
 
     def as_linear_operator(self, dtype: Any = None) -> LinearOperator:
         """This matrix for ``scipy.sparse.linalg`` (lsqr, lsmr, svds, ...) and PyLops.
@@ -392,13 +405,17 @@ class Transpose:
     def __repr__(self) -> str:
         return f"<transpose of {self._A!r}>"
 
-    def __matmul__(self, Y: T) -> T:
+    def __matmul__(self, Y: Dense) -> Dense:
         """G = transpose(A) Y. Y is (M,) or (M, B), G is (N,) or (N, B); as ``A @ X`` otherwise."""
         if _torch is not None and isinstance(Y, _torch.Tensor):
             return _torch.product(self._A, Y, True)
         return _product(self._A, Y, True)
 
-    def __rmatmul__(self, Y: T) -> T:
+    def matmul(self, Y: Dense) -> Dense:
+        """``A.T @ Y``, as :meth:`Matrix.matmul`."""
+        return self.__matmul__(Y)
+
+    def __rmatmul__(self, Y: Dense) -> Dense:
         """Y transpose(A). Y is (N,) or (B, N)."""
         _refuse_tensor(Y)
         return from_left(self._A, Y)

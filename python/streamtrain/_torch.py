@@ -8,7 +8,6 @@ precision under autocast) is written in ordinary differentiable operations aroun
 import operator
 from typing import Any, Optional
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -254,7 +253,7 @@ def _multiply(x: Tensor, matrix: int, adjoint: bool) -> Tensor:
 # ---- what Matrix calls ----
 
 
-def _dense(what: str, x: Tensor, values: Any) -> Tensor:
+def _dense(what: str, x: Tensor, A: Matrix) -> Tensor:
     """``x`` in the type that it is computed in."""
     if x.dtype in _CODES and x.layout == torch.strided:
         return x
@@ -262,7 +261,7 @@ def _dense(what: str, x: Tensor, values: Any) -> Tensor:
         raise TypeError(f"{what} is sparse; only dense operands are served: use {what}.to_dense()")
     if x.dtype not in _REAL:
         raise TypeError(f"{what} has type {x.dtype}; real types up to 64 bits are served")
-    mine = torch.float64 if values == np.float64 else torch.float32
+    mine = torch.float64 if A._f64 else torch.float32
     return x.to(torch.promote_types(x.dtype, mine))
 
 
@@ -270,16 +269,26 @@ def product(A: Matrix, X: Tensor, adjoint: bool) -> Tensor:
     """A @ X or A.T @ X."""
     _arrays.check_shape("X", X.shape, A.shape[0 if adjoint else 1])
     if X.dtype not in _CODES or X.layout != torch.strided:
-        X = _dense("X", X, A.dtype)
+        X = _dense("X", X, A)
     if X.dim() == 1:
         return _multiply(X.unsqueeze(1), A._id, adjoint).squeeze(1)
     return _multiply(X, A._id, adjoint)
 
 
-_FUNCTIONS = {torch.matmul, torch.mm, torch.mv, torch.sparse.mm, operator.matmul}
 # How torch.compile writes ``A @ X``, with the operands exchanged although the name says otherwise.
 # Nothing tells it from ``X @ A``, which Matrix.__rmatmul__ therefore refuses for tensors.
-_METHODS = {Tensor.matmul, Tensor.__matmul__, Tensor.__rmatmul__}
+def _is_method(func: Any) -> bool:
+    return func is Tensor.matmul or func is Tensor.__matmul__ or func is Tensor.__rmatmul__
+
+
+def _is_function(func: Any) -> bool:
+    return (
+        func is torch.matmul
+        or func is torch.mm
+        or func is torch.mv
+        or func is torch.sparse.mm
+        or func is operator.matmul
+    )
 
 
 def torch_function(func: Any, args: Any, kwargs: Any) -> Any:
@@ -287,9 +296,9 @@ def torch_function(func: Any, args: Any, kwargs: Any) -> Any:
     if len(args) != 2 or kwargs:
         return NotImplemented
     a, b = args
-    if func in _METHODS and isinstance(a, Tensor):
+    if _is_method(func) and isinstance(a, Tensor):
         return b.__matmul__(a) if torch.compiler.is_compiling() else NotImplemented
-    if func not in _FUNCTIONS:
+    if not _is_function(func):
         return NotImplemented
     return from_left(b.T, a) if isinstance(a, Tensor) else a.__matmul__(b)
 
@@ -303,10 +312,10 @@ def _prepare(
         if t is not None and t.device != X.device:
             raise RequestError(f"X is on {X.device}, but {what} is on {t.device}")
     check_loss(A, kind, X, target, weights)
-    X = _dense("X", X, A.dtype)
-    target = _dense("target", target, A.dtype).to(X.dtype)
+    X = _dense("X", X, A)
+    target = _dense("target", target, A).to(X.dtype)
     if weights is not None:
-        weights = _dense("weights", weights, A.dtype).to(X.dtype)
+        weights = _dense("weights", weights, A).to(X.dtype)
     if X.dim() == 1:
         X, target = X.unsqueeze(1), target.unsqueeze(1)
     return X, target, weights

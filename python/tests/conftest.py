@@ -1,5 +1,5 @@
-"""Fixtures: matrices in memory and as stores, for the package as installed, or as it lies in the
-tree with the C build of STREAM_TRAIN_BUILD (default: build/ of the repository)."""
+"""Fixtures: matrices in memory and as stores, for the package as installed; where it is not, for the
+one in the tree with the C build of STREAM_TRAIN_BUILD (default: build/ of the repository)."""
 
 import os
 import sys
@@ -15,15 +15,16 @@ TREE = Path(__file__).resolve().parents[2]
 
 # Without the tree, which stands first where pytest was started in python/.
 ELSEWHERE = [p for p in sys.path if Path(p or ".").resolve() != TREE / "python"]
-if "STREAM_TRAIN_BUILD" in os.environ or not PathFinder.find_spec("streamtrain", ELSEWHERE):
+if PathFinder.find_spec("streamtrain", ELSEWHERE):
+    sys.path[:] = ELSEWHERE
+    os.environ.pop("STREAM_TRAIN_BUILD", None)
+else:
     os.environ.setdefault("STREAM_TRAIN_BUILD", str(TREE / "build"))
     sys.path.insert(0, str(TREE / "python"))
     # Processes that the tests start find the same package.
     os.environ["PYTHONPATH"] = os.pathsep.join(
         [str(TREE / "python"), *filter(None, [os.environ.get("PYTHONPATH")])]
     )
-else:
-    sys.path[:] = ELSEWHERE
 
 import streamtrain  # noqa: E402
 

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import operator
 import os
 import sys
 
@@ -14,6 +15,14 @@ import streamtrain  # noqa: E402
 from conftest import SMALL, make_csr, write_store  # noqa: E402
 from streamtrain import RequestError  # noqa: E402
 from test_numpy import layouts, loss_case, reference  # noqa: E402
+
+if tuple(int(n) for n in torch.__version__.split(".")[:2]) >= (2, 6):
+    times = operator.matmul
+else:  # whose compiler hands ``A @ x`` to nobody
+
+    def times(A, x):
+        return A.matmul(x)
+
 
 KINDS = ["mse", "l1", "huber", "poisson"]
 
@@ -285,8 +294,9 @@ def test_compile(A64, D, backend, dynamic):
 
     def step(z, matrix):
         x = layer(z).tanh().flatten(1).T
-        y = matrix @ x
-        return (y ** 2).mean() + matrix.loss(x[:, 0], t, "huber") + (matrix.T @ y[:, 1]).abs().sum()
+        y = times(matrix, x)
+        g = times(matrix.T, y[:, 1])
+        return (y ** 2).mean() + matrix.loss(x[:, 0], t, "huber") + g.abs().sum()
 
     torch._dynamo.reset()
     compiled = torch.compile(step, fullgraph=True, backend=backend, dynamic=dynamic)
@@ -310,17 +320,29 @@ def has_compiler():
 def test_compile_with_two_matrices(A, A64, D):
     """A graph belongs to its matrix."""
     torch._dynamo.reset()
-    compiled = torch.compile(lambda M, x: (M @ x).sum(), fullgraph=True, backend="aot_eager")
+    compiled = torch.compile(lambda M, x: times(M, x).sum(), fullgraph=True, backend="aot_eager")
     for _ in range(2):
         for M, n in ((A64, 17), (A, 50)):
             x = randn(n, seed=n)
             assert torch.allclose(compiled(M, x), (M @ x).sum())
 
 
+def test_compile_functions_of_torch(A64, D):
+    torch._dynamo.reset()
+    x = randn(17, 2)
+    compiled = torch.compile(lambda x: A64.matmul(x) + A64.T.T.matmul(x), fullgraph=True,
+                             backend="aot_eager")
+    assert torch.allclose(compiled(x), 2 * D @ x)
+    if times is operator.matmul:
+        compiled = torch.compile(lambda x: torch.mm(A64, x) + torch.mm(x.T, A64.T).T,
+                                 fullgraph=True, backend="aot_eager")
+        assert torch.allclose(compiled(x), 2 * D @ x)
+
+
 def test_compiled_graph_of_a_closed_matrix(store64):
     torch._dynamo.reset()
     with streamtrain.open(store64, **SMALL) as A:
-        compiled = torch.compile(lambda x: A @ x, fullgraph=True, backend="aot_eager")
+        compiled = torch.compile(lambda x: times(A, x), fullgraph=True, backend="aot_eager")
         compiled(randn(17))
     with pytest.raises(streamtrain.ClosedError):
         compiled(randn(17))
@@ -329,7 +351,7 @@ def test_compiled_graph_of_a_closed_matrix(store64):
 def test_export(A64, D):
     class Model(torch.nn.Module):
         def forward(self, x):
-            return torch.relu(A64 @ x)
+            return torch.relu(times(A64, x))
 
     if not hasattr(torch.export, "export"):
         pytest.skip("no torch.export")
