@@ -80,6 +80,14 @@ bool engine_runs_prepare(const char *dir)
 
 /* ---- the callers' arrays ---- */
 
+/* A chosen fault can hit the caller's own calls too: the run then says so and proves nothing. */
+static bool own_call_failed;
+
+static void own_call(cudaError_t e)
+{
+    own_call_failed = own_call_failed || e != cudaSuccess;
+}
+
 /* Of the caller: filled with values (or NaN), on the host or on a device. Contents of device arrays
  * arrive on a stream of the caller's, which may not have run when the engine is called. */
 class user_array
@@ -104,14 +112,14 @@ class user_array
         a.device = device;
         a.data = host();
         if (pinned)
-            (void)cudaHostRegister(host(), bytes(), cudaHostRegisterDefault);
+            own_call(cudaHostRegister(host(), bytes(), cudaHostRegisterDefault));
         if (device == OOC_HOST)
             return;
-        (void)cudaSetDevice(device);
-        (void)cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
-        (void)cudaMalloc(&device_at, bytes());
-        (void)cudaMemcpyAsync(device_at, host(), bytes(), cudaMemcpyHostToDevice, stream);
-        (void)cudaSetDevice(0);
+        own_call(cudaSetDevice(device));
+        own_call(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+        own_call(cudaMalloc(&device_at, bytes()));
+        own_call(cudaMemcpyAsync(device_at, host(), bytes(), cudaMemcpyHostToDevice, stream));
+        own_call(cudaSetDevice(0));
         a.data = device_at;
         a.stream = stream;
     }
@@ -255,6 +263,8 @@ engine_result engine_run_once(const engine_run &r)
         out.budget = theirs;
     }
     ooc_matrix_close(m);
+    if (own_call_failed)
+        out.st = ooc_fail(&out.err, OOC_E_DEVICE, "cuda: a call of the test's own arrays failed");
     out.peak = cudasim_peak_bytes(device);
     out.n_live = cudasim_n_live();
     out.tiles_read = stats.tiles_read;
