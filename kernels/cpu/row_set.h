@@ -5,9 +5,7 @@
 #ifndef OOC_KERNELS_ROW_SET_H
 #define OOC_KERNELS_ROW_SET_H
 
-#include "kernels/cpu/spmm_batch.h"
-
-#include <stdbool.h>
+#include "kernels/cpu/piece_list.h"
 
 #define OOC_SCRATCH_BLOCK (1u << 20) /* bytes of rows: half of a common L2 cache */
 

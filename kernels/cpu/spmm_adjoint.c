@@ -5,23 +5,21 @@
  * of one tile are summed apart from the other tiles' sums. Inside a tile a column may still have
  * tens of thousands of entries (a "hub": a dense column, a popular node of a graph). Where
  * accumulators are no wider than the dense type, hubs are found by counting the columns of one row
- * in 16, and are added to G after every 256 segments or so. All of this depends on the tile
+ * in 16, and are added to G after every slice of a list. All of this depends on the tile
  * alone, never on how the work is split. */
 #include "kernels/cpu/row_set.h"
-#include "kernels/cpu/spmm_batch.h"
 
 #include <string.h>
 
-#define HUB_EVERY  256u /* segments (or pairs) at least between two folds of the hubs */
-#define HUB_SAMPLE 16u  /* one row in so many is counted */
-#define HUB_COUNT  12u  /* this often in the sample: about 192 entries */
-#define SORT_MIN_B 1u
-#define MAX_PLAIN  512u /* entries of a column that may be summed plainly */
+#define HUB_SAMPLE  16u  /* one row in so many is counted */
+#define HUB_COUNT   12u  /* this often in the sample: about 192 entries */
+#define SORT_MIN_B  8u   /* columns of R from which sorting pays: below, L1 holds enough */
+#define BLOCK_WORTH 4.0f /* entries of a segment in each block of columns from which blocks pay */
+#define MAX_PLAIN   512u /* entries of a column that may be summed plainly */
 
 typedef struct {
     const ooc_tile_view *t;
-    uint32_t p;
-    const ooc_spmm_ops *ops;
+    uint32_t p, width; /* panel, its columns */
     const ooc_spmm_type_ops *type;
     ooc_dtype dense;
     uint32_t elem;
@@ -52,20 +50,22 @@ static uint32_t panel_entries(const ooc_tile_view *t, uint32_t p)
     return t->ent_off[(p + 1) * t->n.n_chunks] - t->ent_off[p * t->n.n_chunks];
 }
 
-/* Count the columns of sampled rows; those that reach HUB_COUNT become hubs. */
-static void sample_hubs(block *k, ooc_scratch *s, const ooc_batch *b)
+/* Item i of some work: its first entry, row and number of entries. */
+static inline ooc_piece item(const ooc_work *w, uint32_t i)
 {
-    const ooc_batch_view *v = &b->view;
+    return w->piece ? w->piece[i] : (ooc_piece){w->ent + i, w->row[i], 1};
+}
 
-    for (uint32_t i = 0; i < v->n; i++) {
-        const uint32_t row = v->piece ? v->piece[i].row : v->row[i];
-        const uint16_t *col = b->t->col + b->ent[i];
-        const uint32_t n = v->piece ? v->piece[i].len : 1;
+/* Count the columns of sampled rows; those that reach HUB_COUNT become hubs. */
+static void sample_hubs(block *k, ooc_scratch *s, const ooc_work *w)
+{
+    for (uint32_t i = 0; i < w->n; i++) {
+        const ooc_piece p = item(w, i);
 
-        if (row * 2654435761u >= UINT32_MAX / HUB_SAMPLE)
+        if (p.row * 2654435761u >= UINT32_MAX / HUB_SAMPLE)
             continue;
-        for (uint32_t e = 0; e < n; e++) {
-            const uint16_t c = col[e];
+        for (uint32_t e = p.ent; e < p.ent + p.len; e++) {
+            const uint16_t c = w->col[e];
 
             if (s->sample[c] < HUB_COUNT && ++s->sample[c] == HUB_COUNT)
                 s->hub[k->n_hubs++] = c;
@@ -73,19 +73,16 @@ static void sample_hubs(block *k, ooc_scratch *s, const ooc_batch *b)
     }
 }
 
-/* Note which columns the batch touches; the accumulators of new ones begin here. */
-static void note_columns(const block *k, ooc_scratch *s, const ooc_batch *b)
+/* Note which columns the work touches; the accumulators of new ones begin here. */
+static void note_columns(const block *k, ooc_scratch *s, const ooc_work *w)
 {
-    const ooc_batch_view *v = &b->view;
+    for (uint32_t i = 0; i < w->n; i++) {
+        const ooc_piece p = item(w, i);
 
-    for (uint32_t i = 0; i < v->n; i++) {
-        const uint16_t *col = b->t->col + b->ent[i];
-        const uint32_t *at = v->at + (v->piece ? v->piece[i].at : i);
-        const uint32_t n = v->piece ? v->piece[i].len : 1;
-
-        for (uint32_t e = 0; e < n; e++)
-            if (ooc_row_set_add(&s->touched, col[e]))
-                ooc_fill_neg_zero(k->acc_type, s->block + at[e], k->l.row_bytes);
+        for (uint32_t e = p.ent; e < p.ent + p.len; e++)
+            if (ooc_row_set_add(&s->touched, w->col[e]))
+                ooc_fill_neg_zero(k->acc_type, s->block + ooc_panel_at(k->l, w->col[e] - k->col0),
+                                  k->l.row_bytes);
     }
 }
 
@@ -102,35 +99,57 @@ static void begin_block(const adjoint_call *a, block *k)
         memset(a->s->sample + k->col0, 0, columns);
 }
 
+/* One slice of a walk. */
+static void run_slice(const adjoint_call *a, block *k, const ooc_work *w, const ooc_dense *d)
+{
+    const bool wide = k->acc_type != a->dense;
+
+    if (k->sparse)
+        note_columns(k, a->s, w);
+    if (k->look_for_hubs)
+        sample_hubs(k, a->s, w);
+    (wide ? a->type->adjoint_wide : a->type->adjoint)(w, d);
+    if (k->n_hubs) /* never with wide */
+        a->type->fold(a->G + (uint64_t)k->b0 * a->elem, a->ldg, a->s->block, k->l, a->s->hub,
+                      k->n_hubs, k->col0, k->n_b);
+}
+
+/* The slices of a list; all at once where nothing happens between them. */
+static void run_list(const adjoint_call *a, block *k, const ooc_work *list, const ooc_dense *d)
+{
+    ooc_work w = *list;
+    uint32_t first = 0;
+
+    if (!list->piece || !k->look_for_hubs) {
+        run_slice(a, k, list, d);
+        return;
+    }
+    for (uint32_t s = 0; s < a->s->list.n_slices; s++) {
+        w.piece = list->piece + first;
+        w.n = a->s->list.slice_end[s] - first;
+        run_slice(a, k, &w, d);
+        first = a->s->list.slice_end[s];
+    }
+}
+
 /* One walk over the entries of the panel. */
 static void adjoint_block(const adjoint_call *a, block *k)
 {
-    const bool wide = k->acc_type != a->dense;
-    const ooc_batch_fn run = wide ? a->type->adjoint_wide : a->type->adjoint;
-    const ooc_fold_fn fold = wide ? a->type->fold_wide : a->type->fold;
-    const ooc_dense_view d = {
+    const ooc_fold_fn fold = k->acc_type != a->dense ? a->type->fold_wide : a->type->fold;
+    const ooc_dense d = {
         .in = a->R + (uint64_t)k->b0 * a->elem, .ld_in = a->ldr, .out = a->s->block, .B = k->n_b};
     char *G = a->G + (uint64_t)k->b0 * a->elem;
-    uint32_t folded = 0;
-    ooc_batch b;
+    ooc_walk w;
 
     begin_block(a, k);
-    ooc_batch_open(&b, a->ops, a->t, a->p, 0, a->t->n.n_chunks, a->dense, k->l, &a->s->list);
-    ooc_batch_columns(&b, k->col0, k->col1);
-    if (k->n_b >= SORT_MIN_B)
-        ooc_batch_sort(&b);
-    while (ooc_batch_next(&b)) {
-        if (k->sparse)
-            note_columns(k, a->s, &b);
-        if (k->look_for_hubs)
-            sample_hubs(k, a->s, &b);
-        run(&b.view, &d);
-        if (b.taken - folded < HUB_EVERY)
-            continue;
-        folded = b.taken; /* hubs or not: when a hub is folded must not depend on the others */
-        if (k->n_hubs)
-            fold(G, a->ldg, a->s->block, k->l, a->s->hub, k->n_hubs, k->col0, k->n_b);
-    }
+    ooc_walk_open(&w, a->t, a->p, 0, a->t->n.n_chunks, &a->s->list);
+    w.col0 = k->col0;
+    w.col1 = k->col1 < a->width ? k->col1 : a->t->n.panel_columns;
+    w.sort = k->n_b >= SORT_MIN_B && ooc_walk_sorting_pays(&w);
+    w.work.l = k->l;
+    w.work.col0 = k->col0;
+    while (ooc_walk_next(&w))
+        run_list(a, k, &w.work, &d);
     if (k->sparse)
         ooc_row_set_fold(&a->s->touched, fold, G, a->ldg, a->s->block, k->l, k->col0, k->n_b);
     else
@@ -138,15 +157,42 @@ static void adjoint_block(const adjoint_call *a, block *k)
              k->n_b);
 }
 
+static bool is_wide(const adjoint_call *a, uint32_t n_b)
+{
+    return n_b <= a->type->wide_max_b;
+}
+
+static ooc_panel_layout layout_of(const adjoint_call *a, uint32_t n_b)
+{
+    return ooc_panel_layout_of(n_b, is_wide(a, n_b) ? sizeof(double) : a->elem);
+}
+
+/* How many columns of R one walk serves. Where a panel does not fit scratch with a full strip, its
+ * columns are cut into blocks; but short segments cut into blocks leave nothing of a segment, and
+ * narrow strips for all columns are faster. Depends on the panel only, as the sums' bits do on it.
+ */
+static uint32_t strip_of(const adjoint_call *a, uint32_t B)
+{
+    const uint32_t width = a->t->n.panel_columns;
+    uint32_t strip = min_u32(B, OOC_STRIP_BYTES / a->elem);
+    const uint32_t blocks = width / (OOC_SCRATCH_BLOCK / layout_of(a, strip).row_bytes) + 1;
+
+    if (ooc_panel_mean_segment(a->t, a->p) >= BLOCK_WORTH * (float)blocks)
+        return strip;
+    while (strip > 1 && (uint64_t)width * layout_of(a, strip).row_bytes > OOC_SCRATCH_BLOCK)
+        strip /= 2;
+    return strip;
+}
+
 /* Columns col0 .. col1-1 of the panel, in blocks whose accumulators fit scratch. */
 static void adjoint_panel(const adjoint_call *a, uint32_t col0, uint32_t col1, uint32_t B)
 {
-    const uint32_t entries = panel_entries(a->t, a->p), strip = OOC_STRIP_BYTES / a->elem;
+    const uint32_t entries = panel_entries(a->t, a->p), strip = strip_of(a, B);
 
     for (uint32_t b0 = 0; b0 < B; b0 += strip) {
         const uint32_t n_b = min_u32(strip, B - b0);
-        const bool wide = n_b <= a->type->wide_max_b;
-        const ooc_panel_layout l = ooc_panel_layout_of(n_b, wide ? sizeof(double) : a->elem);
+        const bool wide = is_wide(a, n_b);
+        const ooc_panel_layout l = layout_of(a, n_b);
         const uint32_t room = OOC_SCRATCH_BLOCK / l.row_bytes;
 
         for (uint32_t c = col0; c < col1; c += room) {
@@ -170,7 +216,6 @@ void ooc_spmm_adjoint_cpu(const ooc_tile_view *t, uint32_t p0, uint32_t p1, uint
 {
     const ooc_spmm_ops *ops = ooc_spmm_ops_get();
     adjoint_call a = {.t = t,
-                      .ops = ops,
                       .type = dense == OOC_F64 ? &ops->f64 : &ops->f32,
                       .dense = dense,
                       .elem = ooc_dtype_bytes(dense),
@@ -181,11 +226,11 @@ void ooc_spmm_adjoint_cpu(const ooc_tile_view *t, uint32_t p0, uint32_t p1, uint
 
     for (uint32_t p = p0; p < p1; p++) {
         const uint64_t first_col = (uint64_t)t->panel_id[p] * t->n.panel_columns;
-        const uint64_t width = n_cols - first_col;
+        const uint64_t cols_left = n_cols - first_col;
 
         a.p = p;
+        a.width = cols_left < t->n.panel_columns ? (uint32_t)cols_left : t->n.panel_columns;
         a.G = (char *)G + first_col * ldg * a.elem;
-        adjoint_panel(&a, col0, width < col1 ? (uint32_t)width : min_u32(col1, t->n.panel_columns),
-                      B);
+        adjoint_panel(&a, col0, min_u32(col1, a.width), B);
     }
 }

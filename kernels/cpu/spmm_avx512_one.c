@@ -1,116 +1,199 @@
 /* AVX-512 kernels for one right-hand column. */
 #include "kernels/cpu/spmm_avx512.h"
 
-#include <immintrin.h>
-#include <stdbool.h>
-
-#define INLINE static inline __attribute__((always_inline))
-
 /* X at 16 (8) places, those of `m`; others give 0. A gather merges into its old destination: a
  * fresh zero each time keeps gathers independent of each other, and the compiler would leave it out
  * if it knew the mask to be full. */
-INLINE __m512 gather16(const void *x, const uint32_t *at, __mmask16 m)
+INLINE __m512 gather16(const void *x, __m512i at, __mmask16 m)
 {
-    const __m512i i = _mm512_maskz_loadu_epi32(m, at);
     __m512 zero = _mm512_setzero_ps();
 
     __asm__("" : "+v"(zero), "+Yk"(m));
-    return _mm512_mask_i32gather_ps(zero, m, i, x, 1);
+    return _mm512_mask_i32gather_ps(zero, m, at, x, 1);
 }
 
-INLINE __m512d gather8(const void *x, const uint32_t *at, __mmask8 m)
+INLINE __m512d gather8(const void *x, __m256i at, __mmask8 m)
 {
-    const __m256i i = _mm256_maskz_loadu_epi32(m, at);
     __m512d zero = _mm512_setzero_pd();
 
     __asm__("" : "+v"(zero), "+Yk"(m));
-    return _mm512_mask_i32gather_pd(zero, m, i, x, 1);
+    return _mm512_mask_i32gather_pd(zero, m, at, x, 1);
 }
 
-/* Y[row] += sum over the piece of val[e] * X[col[e]]. */
-void ooc_forward_one_f32_avx512(const ooc_batch_view *a, const ooc_dense_view *d)
+INLINE __m512 products16(const placer *pl, const float *val, const uint16_t *col, const void *x,
+                         __mmask16 m, __m512 sum)
 {
-    for (uint32_t i = 0; i < a->n; i++) {
-        const ooc_piece p = a->piece[i];
-        const uint32_t *at = a->at + p.at;
-        const float *val = (const float *)a->val + p.val;
-        float *y = (float *)d->out + p.row * d->ld_out;
-        __m512 s0 = _mm512_setzero_ps(), s1 = s0;
-        uint32_t e = 0;
+    prefetch(col + PREFETCH_ENTRIES);
+    prefetch(val + PREFETCH_ENTRIES);
+    return _mm512_fmadd_ps(_mm512_maskz_loadu_ps(m, val), gather16(x, places16(pl, col, m), m),
+                           sum);
+}
 
-        for (; e + 32 <= p.len; e += 32) {
-            s0 = _mm512_fmadd_ps(_mm512_loadu_ps(val + e), gather16(d->in, at + e, 0xffff), s0);
-            s1 = _mm512_fmadd_ps(_mm512_loadu_ps(val + e + 16),
-                                 gather16(d->in, at + e + 16, 0xffff), s1);
-        }
-        if (e + 16 <= p.len) {
-            s0 = _mm512_fmadd_ps(_mm512_loadu_ps(val + e), gather16(d->in, at + e, 0xffff), s0);
-            e += 16;
-        }
-        if (e < p.len) {
-            const __mmask16 m = (__mmask16)((1u << (p.len - e)) - 1u);
+/* The sum over n <= OOC_PIECE entries of val[e] * X[col[e]]. */
+INLINE float dot_f32(const placer *pl, const float *val, const uint16_t *col, const void *x,
+                     uint32_t n)
+{
+    __m512 s0 = _mm512_setzero_ps(), s1 = s0;
+    uint32_t e = 0;
 
-            s1 = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(m, val + e), gather16(d->in, at + e, m), s1);
-        }
-        *y += _mm512_reduce_add_ps(_mm512_add_ps(s0, s1));
+    for (; e + 32 <= n; e += 32) {
+        s0 = products16(pl, val + e, col + e, x, 0xffff, s0);
+        s1 = products16(pl, val + e + 16, col + e + 16, x, 0xffff, s1);
+    }
+    if (e + 16 <= n) {
+        s0 = products16(pl, val + e, col + e, x, 0xffff, s0);
+        e += 16;
+    }
+    if (e < n)
+        s1 = products16(pl, val + e, col + e, x, first16(n - e), s1);
+    return _mm512_reduce_add_ps(_mm512_add_ps(s0, s1));
+}
+
+INLINE double dot_f64(const placer *pl, const double *val, const uint16_t *col, const void *x,
+                      uint32_t n)
+{
+    __m512d s0 = _mm512_setzero_pd(), s1 = s0;
+
+    for (uint32_t e = 0; e < n; e += 16) {
+        const __m512i at = places16(pl, col + e, first16(n - e));
+        const __mmask8 lo = first8(n - e), hi = (__mmask8)(first16(n - e) >> 8);
+
+        prefetch(col + e + PREFETCH_ENTRIES);
+        prefetch(val + e + PREFETCH_ENTRIES);
+        prefetch(val + e + 8 + PREFETCH_ENTRIES);
+
+        s0 = _mm512_fmadd_pd(_mm512_maskz_loadu_pd(lo, val + e),
+                             gather8(x, _mm512_castsi512_si256(at), lo), s0);
+        s1 = _mm512_fmadd_pd(_mm512_maskz_loadu_pd(hi, val + e + 8),
+                             gather8(x, _mm512_extracti64x4_epi64(at, 1), hi), s1);
+    }
+    return _mm512_reduce_add_pd(_mm512_add_pd(s0, s1));
+}
+
+/* Y[row] += sum over the piece of val * X[col]; of pairs, the entries of one row are a piece. */
+#define DEFINE_FORWARD(T, NAME)                                                                    \
+    void ooc_forward_one_##NAME##_avx512(const ooc_work *w, const ooc_dense *d)                    \
+    {                                                                                              \
+        const placer pl = placer_of(w);                                                            \
+        value_buffer buf;                                                                          \
+                                                                                                   \
+        values_begin_##NAME(w, &buf);                                                              \
+        for (uint32_t i = 0; w->piece && i < w->n; i++) {                                          \
+            const ooc_piece p = w->piece[i];                                                       \
+                                                                                                   \
+            ((T *)d->out)[p.row * d->ld_out] += dot_##NAME(                                        \
+                &pl, values_##NAME(w, p.ent, p.len, &buf), w->col + p.ent, d->in, p.len);          \
+        }                                                                                          \
+        if (!w->piece)                                                                             \
+            forward_pairs_##NAME(w, d, &pl, &buf);                                                 \
+    }
+
+INLINE void multiply_f32(const placer *pl, const float *val, const uint16_t *col, const void *x,
+                         uint32_t n, float *prod)
+{
+    for (uint32_t e = 0; e < n; e += 16)
+        _mm512_store_ps(prod + e,
+                        products16(pl, val + e, col + e, x, first16(n - e), _mm512_setzero_ps()));
+}
+
+INLINE void multiply_f64(const placer *pl, const double *val, const uint16_t *col, const void *x,
+                         uint32_t n, double *prod)
+{
+    for (uint32_t e = 0; e < n; e += 8) {
+        const __mmask8 m = first8(n - e);
+        const __m256i at = _mm512_castsi512_si256(places16(pl, col + e, m));
+
+        _mm512_store_pd(prod + e,
+                        _mm512_mul_pd(_mm512_maskz_loadu_pd(m, val + e), gather8(x, at, m)));
     }
 }
 
-void ooc_forward_one_f64_avx512(const ooc_batch_view *a, const ooc_dense_view *d)
-{
-    for (uint32_t i = 0; i < a->n; i++) {
-        const ooc_piece p = a->piece[i];
-        const uint32_t *at = a->at + p.at;
-        const double *val = (const double *)a->val + p.val;
-        double *y = (double *)d->out + p.row * d->ld_out;
-        __m512d s = _mm512_setzero_pd();
-
-        for (uint32_t e = 0; e < p.len; e += 8) {
-            const __mmask8 m = (__mmask8)(p.len - e < 8 ? (1u << (p.len - e)) - 1u : 0xffu);
-
-            s = _mm512_fmadd_pd(_mm512_maskz_loadu_pd(m, val + e), gather8(d->in, at + e, m), s);
-        }
-        *y += _mm512_reduce_add_pd(s);
+/* Products of a block by vectors, then row by row. */
+#define DEFINE_FORWARD_PAIRS(T, NAME)                                                              \
+    static void forward_pairs_##NAME(const ooc_work *w, const ooc_dense *d, const placer *pl,      \
+                                     value_buffer *buf)                                            \
+    {                                                                                              \
+        _Alignas(64) T prod[OOC_PIECE];                                                            \
+                                                                                                   \
+        for (uint32_t first = 0, n; first < w->n; first += n) {                                    \
+            const uint16_t *row = w->row + first;                                                  \
+            const uint32_t ent = w->ent + first;                                                   \
+                                                                                                   \
+            n = ooc_whole_rows(row, w->n - first, OOC_PIECE);                                      \
+            multiply_##NAME(pl, values_##NAME(w, ent, n, buf), w->col + ent, d->in, n, prod);      \
+            for (uint32_t i = 0; i < n;) {                                                         \
+                T *y = (T *)d->out + row[i] * d->ld_out, sum = prod[i];                            \
+                                                                                                   \
+                for (i++; i < n && row[i] == row[i - 1]; i++)                                      \
+                    sum += prod[i];                                                                \
+                *y += sum;                                                                         \
+            }                                                                                      \
+        }                                                                                          \
     }
-}
 
-/* Eight values from element i on, those of `m`. */
-INLINE __m512d values8(const void *val, uint32_t i, __mmask8 m, bool wide)
+DEFINE_FORWARD_PAIRS(float, f32)
+DEFINE_FORWARD_PAIRS(double, f64)
+DEFINE_FORWARD(float, f32)
+DEFINE_FORWARD(double, f64)
+
+/* A piece of the adjoint on its way: products, places, and where runs of adjacent columns begin. */
+typedef struct {
+    _Alignas(64) double prod[OOC_PIECE + 8];
+    _Alignas(64) uint32_t at[OOC_PIECE];
+    uint16_t starts[OOC_PIECE / 16]; /* bit e % 16 of starts[e / 16]: entry e begins a run */
+    uint32_t n_runs;
+    bool odd; /* some run begins at an odd entry */
+} product_buffer;
+
+/* Which of the 16 entries at `col` (those of m) stand next to the one before; `first`: there is
+ * none before. A gap of the layout parts neighbours too. */
+INLINE uint32_t run_starts(const uint16_t *col, __mmask16 m, bool first, __m256i col0,
+                           __m256i gap_mask)
 {
-    return wide ? _mm512_cvtps_pd(_mm256_maskz_loadu_ps(m, (const float *)val + i))
-                : _mm512_maskz_loadu_pd(m, (const double *)val + i);
+    const __m256i here = _mm256_maskz_loadu_epi16(m, col);
+    const __m256i before = _mm256_maskz_loadu_epi16((__mmask16)(first ? m & 0xfffe : m), col - 1);
+    const __m256i step = _mm256_sub_epi16(here, before);
+    const uint32_t apart = _mm256_mask_cmpneq_epi16_mask(m, step, _mm256_set1_epi16(1));
+
+    return apart | _mm256_mask_testn_epi16_mask(m, _mm256_sub_epi16(here, col0), gap_mask) | first;
 }
 
-/* The piece's products with r, and where its runs of adjacent columns begin: bit e % 16 of
- * starts[e / 16]. Returns the number of runs; *odd: some run begins at an odd entry. */
-INLINE uint32_t multiply(const uint32_t *at, const void *val, uint32_t first, uint32_t len,
-                         double r, bool wide, double *prod, uint16_t *starts, bool *odd)
+/* prod = val * r for the piece's entries; val is f32 or double. */
+INLINE void multiply_piece(product_buffer *b, const placer *pl, __m256i col0, __m256i gap_mask,
+                           const uint16_t *col, const void *val, bool val_f32, uint32_t n, double r)
 {
     const __m512d rr = _mm512_set1_pd(r);
-    const __m512i next = _mm512_set1_epi32(sizeof(double));
-    uint32_t n_runs = 0, odd_starts = 0;
+    uint32_t odd_starts = 0, n_runs = 0;
 
-    for (uint32_t e = 0; e < len; e += 16) {
-        const uint32_t rest = len - e;
-        const __mmask16 m = (__mmask16)(rest < 16 ? (1u << rest) - 1u : 0xffffu);
-        const __m512i here = _mm512_load_epi32(at + e);
-        const __m512i before = _mm512_loadu_epi32(at + e - 1);
-        uint32_t s = _mm512_mask_cmpneq_epi32_mask(m, here, _mm512_add_epi32(before, next));
+    for (uint32_t e = 0; e < n; e += 16) {
+        const __mmask16 m = first16(n - e);
+        const uint32_t starts = run_starts(col + e, m, e == 0, col0, gap_mask);
+        __m512d lo, hi;
 
-        if (e == 0)
-            s |= 1;
-        starts[e / 16] = (uint16_t)s;
-        n_runs += (uint32_t)__builtin_popcount(s);
-        odd_starts |= s & 0xaaaa;
-        _mm512_store_pd(prod + e, _mm512_mul_pd(rr, values8(val, first + e, (__mmask8)m, wide)));
-        _mm512_store_pd(prod + e + 8,
-                        _mm512_mul_pd(rr, values8(val, first + e + 8, (__mmask8)(m >> 8), wide)));
+        prefetch(col + e + PREFETCH_ENTRIES);
+        prefetch((const char *)val + (e + PREFETCH_ENTRIES) * (val_f32 ? 4 : 8));
+
+        if (val_f32) {
+            const __m512 v = _mm512_maskz_loadu_ps(m, (const float *)val + e);
+
+            lo = _mm512_cvtps_pd(_mm512_castps512_ps256(v));
+            hi = _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));
+        } else {
+            lo = _mm512_maskz_loadu_pd((__mmask8)m, (const double *)val + e);
+            hi = _mm512_maskz_loadu_pd((__mmask8)(m >> 8), (const double *)val + e + 8);
+        }
+        _mm512_store_pd(b->prod + e, _mm512_mul_pd(rr, lo));
+        _mm512_store_pd(b->prod + e + 8, _mm512_mul_pd(rr, hi));
+        _mm512_store_si512(b->at + e, places16(pl, col + e, m));
+        b->starts[e / 16] = (uint16_t)starts;
+        n_runs += (uint32_t)__builtin_popcount(starts);
+        odd_starts |= starts & 0xaaaa;
     }
-    *odd = odd_starts != 0;
-    return n_runs;
+    b->n_runs = n_runs;
+    b->odd = odd_starts != 0;
 }
 
-INLINE double *place(char *acc, uint32_t at)
+INLINE double *acc_at(char *acc, uint32_t at)
 {
     return (double *)(acc + at);
 }
@@ -122,19 +205,19 @@ INLINE void add_pairs(char *acc, const uint32_t *at, const double *prod, uint32_
 
 #pragma GCC unroll 4
     for (; e + 2 <= len; e += 2) {
-        double *g = place(acc, at[e]);
+        double *g = acc_at(acc, at[e]);
 
         _mm_storeu_pd(g, _mm_add_pd(_mm_loadu_pd(g), _mm_load_pd(prod + e)));
     }
     if (e < len)
-        *place(acc, at[e]) += prod[e];
+        *acc_at(acc, at[e]) += prod[e];
 }
 
 INLINE void add_singles(char *acc, const uint32_t *at, const double *prod, uint32_t len)
 {
 #pragma GCC unroll 8
     for (uint32_t e = 0; e < len; e++)
-        *place(acc, at[e]) += prod[e];
+        *acc_at(acc, at[e]) += prod[e];
 }
 
 /* Run by run, eight columns at a time. */
@@ -154,7 +237,7 @@ INLINE void add_runs(char *acc, const uint32_t *at, const double *prod, const ui
             const uint32_t end = w * 16 + (uint32_t)__builtin_ctz(s);
 
             for (; first < end; first += 8) {
-                double *g = place(acc, at[first]);
+                double *g = acc_at(acc, at[first]);
                 const uint32_t n = end - first;
                 const __mmask8 m = (__mmask8)(n < 8 ? (1u << n) - 1u : 0xffu);
 
@@ -174,41 +257,68 @@ INLINE double element(const void *p, uint64_t i, bool wide)
     return wide ? (double)((const float *)p)[i] : ((const double *)p)[i];
 }
 
-INLINE void adjoint_piece(const ooc_batch_view *a, const ooc_dense_view *d, ooc_piece p, bool wide)
+INLINE void adjoint_pieces(const ooc_work *work, const ooc_dense *dense, value_buffer *buf,
+                           bool val_f32, bool wide)
 {
-    _Alignas(64) double prod[OOC_PIECE + 8];
-    uint16_t starts[OOC_PIECE / 16];
-    const uint32_t *at = a->at + p.at;
-    bool odd;
-    const uint32_t n_runs = multiply(
-        at, a->val, p.val, p.len, element(d->in, p.row * d->ld_in, wide), wide, prod, starts, &odd);
+    const ooc_work copy = *work, *w = &copy; /* which stores cannot change */
+    const ooc_dense d = *dense;
+    const placer pl = placer_of(w);
+    const __m256i col0 = _mm256_set1_epi16((short)w->col0);
+    const __m256i gap_mask = _mm256_set1_epi16((short)((1u << w->l.gap_shift) - 1u));
+    product_buffer b;
 
-    if (n_runs * RUN_WORTH <= p.len)
-        add_runs(d->out, at, prod, starts, p.len);
-    else if (!odd)
-        add_pairs(d->out, at, prod, p.len);
+    for (uint32_t i = 0; i < w->n; i++) {
+        const ooc_piece p = w->piece[i];
+        const void *val = val_f32 ? (const void *)((const float *)w->val + p.ent)
+                                  : values_f64(w, p.ent, p.len, buf);
+
+        multiply_piece(&b, &pl, col0, gap_mask, w->col + p.ent, val, val_f32, p.len,
+                       element(d.in, p.row * d.ld_in, wide));
+        if (b.n_runs * RUN_WORTH <= p.len)
+            add_runs(d.out, b.at, b.prod, b.starts, p.len);
+        else if (!b.odd)
+            add_pairs(d.out, b.at, b.prod, p.len);
+        else
+            add_singles(d.out, b.at, b.prod, p.len);
+    }
+}
+
+INLINE void adjoint_pairs(const ooc_work *w, const ooc_dense *d, value_buffer *buf, bool wide)
+{
+    const placer pl = placer_of(w);
+    place_buffer at;
+
+    for (uint32_t first = 0; first < w->n; first += OOC_PIECE) {
+        const uint32_t n = w->n - first < OOC_PIECE ? w->n - first : OOC_PIECE;
+        const double *val = values_f64(w, w->ent + first, n, buf);
+
+        place(&at, &pl, w->col + w->ent + first, n);
+        for (uint32_t i = 0; i < n; i++)
+            *acc_at(d->out, at.at[i]) +=
+                val[i] * element(d->in, w->row[first + i] * d->ld_in, wide);
+    }
+}
+
+/* acc[col] += val * R[row]. */
+INLINE void adjoint_one(const ooc_work *w, const ooc_dense *d, bool wide)
+{
+    value_buffer buf;
+
+    values_begin_f64(w, &buf);
+    if (w->piece && w->vtype == OOC_F32)
+        adjoint_pieces(w, d, &buf, true, wide);
+    else if (w->piece)
+        adjoint_pieces(w, d, &buf, false, wide);
     else
-        add_singles(d->out, at, prod, p.len);
+        adjoint_pairs(w, d, &buf, wide);
 }
 
-/* acc[col[e]] += val[e] * R[row]. */
-INLINE void adjoint_one(const ooc_batch_view *a, const ooc_dense_view *d, bool wide)
+void ooc_adjoint_one_wide_avx512(const ooc_work *w, const ooc_dense *d)
 {
-    if (a->piece)
-        for (uint32_t i = 0; i < a->n; i++)
-            adjoint_piece(a, d, a->piece[i], wide);
-    else
-        for (uint32_t i = 0; i < a->n; i++)
-            *place(d->out, a->at[i]) +=
-                element(a->val, i, wide) * element(d->in, a->row[i] * d->ld_in, wide);
+    adjoint_one(w, d, true);
 }
 
-void ooc_adjoint_one_wide_avx512(const ooc_batch_view *a, const ooc_dense_view *d)
+void ooc_adjoint_one_f64_avx512(const ooc_work *w, const ooc_dense *d)
 {
-    adjoint_one(a, d, true);
-}
-
-void ooc_adjoint_one_f64_avx512(const ooc_batch_view *a, const ooc_dense_view *d)
-{
-    adjoint_one(a, d, false);
+    adjoint_one(w, d, false);
 }

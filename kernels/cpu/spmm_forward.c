@@ -1,18 +1,16 @@
 /* The forward product of a tile: panel by panel, so that the panel of X stays in the cache while
  * all rows of the call use it. */
 #include "kernels/cpu/row_set.h"
-#include "kernels/cpu/spmm_batch.h"
 
 /* A row takes one addition from each panel, block of a panel, or piece. Where there may be more
  * than GROUP of them they are summed in groups first: a plain sum of thousands of like-signed
  * numbers drifts. */
 #define GROUP 256u
 
-#define SORT_MIN_B 1u
+#define BLOCK_WORTH 4.0f /* entries of a segment in each block of columns from which blocks pay */
 
 typedef struct {
     const ooc_tile_view *t;
-    const ooc_spmm_ops *ops;
     const ooc_spmm_type_ops *type;
     ooc_dtype dense;
     uint32_t elem; /* bytes of the dense type */
@@ -42,16 +40,14 @@ static uint32_t run_entries(const ooc_tile_view *t, uint32_t p, uint32_t c0, uin
     return t->ent_off[p * t->n.n_chunks + c1] - t->ent_off[p * t->n.n_chunks + c0];
 }
 
-static void run_batches(const forward_call *f, const forward_job *j, const ooc_dense_view *d,
-                        ooc_batch *b)
+/* Multiply what is left of the walk. */
+static void run(const forward_call *f, const forward_job *j, const ooc_dense *d, ooc_walk *w)
 {
-    if (j->n_b >= SORT_MIN_B)
-        ooc_batch_sort(b);
-    while (ooc_batch_next(b)) {
+    while (ooc_walk_next(w)) {
         if (j->touched)
-            for (uint32_t i = 0; i < b->view.n; i++)
-                ooc_row_set_add(j->touched, b->view.piece ? b->view.piece[i].row : b->view.row[i]);
-        f->type->forward(&b->view, d);
+            for (uint32_t i = 0; i < w->work.n; i++)
+                ooc_row_set_add(j->touched, w->work.piece ? w->work.piece[i].row : w->work.row[i]);
+        f->type->forward(&w->work, d);
     }
 }
 
@@ -59,6 +55,14 @@ static void run_batches(const forward_call *f, const forward_job *j, const ooc_d
 static uint32_t block_columns(const forward_call *f, uint32_t n_b)
 {
     return f->copy_bytes / ooc_panel_layout_of(n_b, f->elem).row_bytes;
+}
+
+/* Short segments cut into blocks leave nothing of a segment. */
+static bool blocks_pay(const ooc_tile_view *t, uint32_t p, uint32_t room)
+{
+    const uint32_t blocks = (t->n.panel_columns + room - 1) / room;
+
+    return ooc_panel_mean_segment(t, p) >= BLOCK_WORTH * (float)blocks;
 }
 
 /* X is used where it is, or copied block by block into scratch, whose layout suits the caches and
@@ -77,25 +81,31 @@ static void forward_panel(const forward_call *f, const forward_job *j)
     const uint32_t room = block_columns(f, j->n_b);
     const uint32_t entries =
         width <= room ? run_entries(t, j->p, j->c0, j->c1) : run_entries(t, j->p, 0, t->n.n_chunks);
-    ooc_dense_view d = {.in = X, .out = j->out, .ld_out = j->ld_out, .B = j->n_b};
-    ooc_panel_layout l = {(uint32_t)(f->ldx * f->elem), 31};
-    ooc_batch b;
+    ooc_dense d = {.in = X, .out = j->out, .ld_out = j->ld_out, .B = j->n_b};
+    ooc_walk w;
 
-    if (entries / 2 < width && reach < INT32_MAX) {
-        ooc_batch_open(&b, f->ops, t, j->p, j->c0, j->c1, f->dense, l, &f->s->list);
-        run_batches(f, j, &d, &b);
+    const bool copy = entries / 2 >= width && (width <= room || blocks_pay(t, j->p, room));
+
+    if (!copy && reach < INT32_MAX) {
+        ooc_walk_open(&w, t, j->p, j->c0, j->c1, &f->s->list);
+        w.work.col0 = 0;
+        w.work.l = (ooc_panel_layout){(uint32_t)(f->ldx * f->elem), 31};
+        run(f, j, &d, &w);
         return;
     }
-    l = ooc_panel_layout_of(j->n_b, f->elem);
     d.in = f->s->block;
     for (uint32_t c = 0; c < width; c += room) {
         const uint32_t n = min_u32(room, width - c);
 
-        f->type->copy_in(f->s->block, l, X + c * f->ldx * f->elem, f->ldx, n, j->n_b);
-        ooc_batch_open(&b, f->ops, t, j->p, j->c0, j->c1, f->dense, l, &f->s->list);
-        if (n < width)
-            ooc_batch_columns(&b, c, c + n);
-        run_batches(f, j, &d, &b);
+        ooc_walk_open(&w, t, j->p, j->c0, j->c1, &f->s->list);
+        w.work.col0 = c;
+        w.work.l = ooc_panel_layout_of(j->n_b, f->elem);
+        if (n < width) {
+            w.col0 = c;
+            w.col1 = c + n;
+        }
+        f->type->copy_in(f->s->block, w.work.l, X + c * f->ldx * f->elem, f->ldx, n, j->n_b);
+        run(f, j, &d, &w);
     }
 }
 
@@ -144,7 +154,6 @@ void ooc_spmm_forward_cpu(const ooc_tile_view *t, uint32_t c0, uint32_t c1, uint
 {
     const ooc_spmm_ops *ops = ooc_spmm_ops_get();
     forward_call f = {.t = t,
-                      .ops = ops,
                       .type = dense == OOC_F64 ? &ops->f64 : &ops->f32,
                       .dense = dense,
                       .elem = ooc_dtype_bytes(dense),

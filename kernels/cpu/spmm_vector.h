@@ -6,14 +6,9 @@
 #ifndef OOC_KERNELS_SPMM_VECTOR_H
 #define OOC_KERNELS_SPMM_VECTOR_H
 
+#include "kernels/cpu/spmm_inside.h"
+
 #include <immintrin.h>
-#include <stdbool.h>
-#include <string.h>
-
-#define INLINE static inline __attribute__((always_inline, unused)) /* not all are used of each */
-
-#define JOIN_(a, b) a##_##b
-#define JOIN(a, b)  JOIN_(a, b)
 
 /* V is vectors of T; W and S are the intrinsics' prefix and suffix. */
 #define DEFINE_ARITHMETIC(X, V, T, W, S)                                                           \
@@ -42,13 +37,39 @@
         W##_store_##S(p, v);                                                                       \
     }
 
+/* Two f32 in the low half of a vector; masks mean nothing. */
+#define DEFINE_PAIR(X)                                                                             \
+    DEFINE_ARITHMETIC(X, __m128, float, _mm, ps)                                                   \
+    INLINE int mask_##X(uint32_t n)                                                                \
+    {                                                                                              \
+        return (int)n;                                                                             \
+    }                                                                                              \
+    INLINE __m128 load_##X(const float *p)                                                         \
+    {                                                                                              \
+        return _mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)(const void *)p));                \
+    }                                                                                              \
+    INLINE __m128 loadm_##X(const float *p, int m)                                                 \
+    {                                                                                              \
+        (void)m;                                                                                   \
+        return load_##X(p);                                                                        \
+    }                                                                                              \
+    INLINE void store_##X(float *p, __m128 v)                                                      \
+    {                                                                                              \
+        _mm_storel_epi64((__m128i *)(void *)p, _mm_castps_si128(v));                               \
+    }                                                                                              \
+    INLINE void storem_##X(float *p, int m, __m128 v)                                              \
+    {                                                                                              \
+        (void)m;                                                                                   \
+        store_##X(p, v);                                                                           \
+    }
+
 /* Run body `fn` of vector type X with NV vectors of VLX lanes. */
 #define OOC_RUN(fn, X, VLX, NV)                                                                    \
     do {                                                                                           \
         if (d->B == (VLX) * (NV))                                                                  \
-            fn##_##X(a, d, NV, true);                                                              \
+            fn##_##X(w, d, NV, true);                                                              \
         else                                                                                       \
-            fn##_##X(a, d, NV, false);                                                             \
+            fn##_##X(w, d, NV, false);                                                             \
         return;                                                                                    \
     } while (0)
 #endif
