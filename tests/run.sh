@@ -153,10 +153,12 @@ check_format() {
 }
 
 check_tidy() {
-    # Only what this build compiles: other files have no compile command.
-    sources base io kernels src tiler tools | while read -r f; do
-        grep -q "\"file\": \"$top/$f\"" "$out/clang/compile_commands.json" && echo "$f"
-    done | xargs -P "$jobs" -n 4 clang-tidy --quiet -p "$out/clang"
+    # Only what this build compiles: other files have no compile command. Not the bodies of the
+    # products: clang 14's analyzer does not follow intrinsics, so that what they fill "is garbage".
+    sources base io kernels src tiler tools | grep -v 'kernels/cpu/spmm_\(avx\|scalar\)' |
+        while read -r f; do
+            grep -q "\"file\": \"$top/$f\"" "$out/clang/compile_commands.json" && echo "$f"
+        done | xargs -P "$jobs" -n 4 clang-tidy --quiet -p "$out/clang"
 }
 
 # Each fuzz target for some seconds; the saved inputs are replayed by CTest in every build.

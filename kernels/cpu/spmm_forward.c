@@ -2,6 +2,8 @@
  * all rows of the call use it. */
 #include "kernels/cpu/row_set.h"
 
+#include <assert.h>
+
 /* A row takes one addition from each panel, block of a panel, or piece. Where there may be more
  * than GROUP of them they are summed in groups first: a plain sum of thousands of like-signed
  * numbers drifts. */
@@ -164,6 +166,7 @@ void ooc_spmm_forward_cpu(const ooc_tile_view *t, uint32_t c0, uint32_t c1, uint
                       .copy_bytes = OOC_SCRATCH_BLOCK};
     const uint32_t strip = OOC_STRIP_BYTES / f.elem;
 
+    assert(B >= 1);
     if (t->n.n_panels * panel_blocks(&f, min_u32(strip, B)) > GROUP) {
         f.copy_bytes /= 2;
         for (uint32_t c = c0; c < c1; c++)
