@@ -164,9 +164,10 @@ void ooc_spmm_forward_cpu(const ooc_tile_view *t, uint32_t c0, uint32_t c1, uint
                       .ldx = ldx,
                       .s = scratch,
                       .copy_bytes = OOC_SCRATCH_BLOCK};
-    const uint32_t strip = OOC_STRIP_BYTES / f.elem;
+    uint32_t strip;
 
-    assert(B >= 1);
+    assert(B >= 1 && f.elem); /* dense is F32 or F64 */
+    strip = OOC_STRIP_BYTES / f.elem;
     if (t->n.n_panels * panel_blocks(&f, min_u32(strip, B)) > GROUP) {
         f.copy_bytes /= 2;
         for (uint32_t c = c0; c < c1; c++)
