@@ -136,18 +136,22 @@ static void all_is_free(ooc_engine *e)
     e->sending_Y = false;
 }
 
-void ooc_pass_reset(ooc_engine *e)
+/* Nothing of `s` runs any more. A first wait may only tell of an earlier failure. */
+static void settle(ooc_engine *e, ooc_stream *s)
 {
     const ooc_device_ops *ops = e->device->ops;
 
+    if (s && ops->stream_sync(e->device, s, NULL))
+        (void)ops->stream_sync(e->device, s, NULL);
+}
+
+void ooc_pass_reset(ooc_engine *e)
+{
     if (e->reader)
         ooc_reader_drain(e->reader);
-    if (e->copy_in)
-        (void)ops->stream_sync(e->device, e->copy_in, NULL);
-    if (e->compute)
-        (void)ops->stream_sync(e->device, e->compute, NULL);
-    if (e->copy_out)
-        (void)ops->stream_sync(e->device, e->copy_out, NULL);
+    settle(e, e->copy_in);
+    settle(e, e->compute);
+    settle(e, e->copy_out);
     memset(&e->ahead, 0, sizeof e->ahead);
     all_is_free(e);
     for (uint64_t k = 0; e->place && k < e->info->n_tiles; k++)
